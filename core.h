@@ -37,6 +37,7 @@
 #include <stave/core/ops/network.h>
 #include <stave/core/ops/normalize.h>
 #include <stave/core/ops/pooling.h>
+#include <stave/core/ops/quantize.h>
 #include <stave/core/ops/random.h>
 #include <stave/core/ops/random_samplers.h>
 #include <stave/core/ops/rearrange.h>

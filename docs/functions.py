@@ -24,7 +24,7 @@ backends](operations.md) each operation has is a table of its own. Written by `p
 """
 # Headers that stave.h does not include.
 ALONE = [
-    "core/program/write_stablehlo.h", "handlers/numerics/least_squares.h", "handlers/observe/cost.h", "handlers/observe/eval_shape.h",
+    "core/io/gguf.h", "core/program/write_stablehlo.h", "handlers/numerics/least_squares.h", "handlers/observe/cost.h", "handlers/observe/eval_shape.h",
     "handlers/observe/key_reuse.h", "handlers/observe/run_record.h", "handlers/onnx/onnx.h", "handlers/onnx/write_onnx.h", "handlers/ranks/ranks.h", "handlers/structure/sparse_jacobian.h",
     "handlers/structure/sparsity.h", "handlers/taylor/jet.h", "handlers/taylor/jet_flat.h", "handlers/taylor/laplacian.h",
 ]

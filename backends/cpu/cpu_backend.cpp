@@ -24,6 +24,7 @@
 #include <stave/backends/cpu/normalize.h>
 #include <stave/backends/cpu/parallel.h>
 #include <stave/backends/cpu/pooling.h>
+#include <stave/backends/cpu/quantized_matmul.h>
 #include <stave/backends/cpu/random.h>
 #include <stave/backends/cpu/reduce.h>
 #include <stave/backends/cpu/row_values.h>
@@ -164,6 +165,8 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::attention: return run_attention(as<stave::AttentionAttributes>(attributes), in, outputs);
     case OpId::attention_gradient:
       return run_attention_gradient(as<stave::AttentionAttributes>(attributes), in, outputs);
+    case OpId::quantized_matmul:
+      return run_quantized_matmul(as<stave::QuantizedAttributes>(attributes), in, out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
     case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);

@@ -81,6 +81,7 @@ STAVE_FIELDS(PoolAttributes, (Shape(), Shape(), Shape(), Shape(), Shape()),
              STAVE_NAMES("windows", "strides", "low", "high", "dilations"), a.windows, a.strides, a.low, a.high,
              a.dilations)
 STAVE_FIELDS(AttentionAttributes, (0.0, false), STAVE_NAMES("scale", "causal"), a.scale, a.causal)
+STAVE_FIELDS(QuantizedAttributes, (4, true), STAVE_NAMES("bits", "transpose"), a.bits, a.transpose)
 STAVE_FIELDS(RandomAttributes, (Shape()), STAVE_NAMES("shape"), a.shape)
 STAVE_FIELDS(UniformAttributes, (Shape(), Dtype::float32, 0.0, 0.0), STAVE_NAMES("shape", "dtype", "low", "high"),
              a.shape, a.dtype, a.low, a.high)
@@ -124,7 +125,8 @@ inline constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max(
   X(searchsorted, SearchAttributes, 2, 2) X(max_pool, PoolAttributes, 1, 1)                                    \
   X(argmax_pool, PoolAttributes, 1, 1) X(layer_norm, NormAttributes, 3, 3)                                     \
   X(layer_norm_gradient, NormAttributes, 3, 3) X(attention, AttentionAttributes, 3, 4)                         \
-  X(attention_gradient, AttentionAttributes, 6, 7) X(fold_in, NoAttributes, 2, 2)                              \
+  X(attention_gradient, AttentionAttributes, 6, 7) X(quantized_matmul, QuantizedAttributes, 3, 4)              \
+  X(fold_in, NoAttributes, 2, 2)                                                                               \
   X(random_bits, RandomAttributes, 1, 1) X(random_uniform, UniformAttributes, 1, 1)                            \
   X(random_permutation, RandomAttributes, 1, 1) X(to, TransferAttributes, 1, 1)
 // clang-format on

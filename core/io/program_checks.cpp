@@ -93,6 +93,7 @@ class AttributeChecks {
     check_window(inputs_[0].shape);
   }
   void check(const AttentionAttributes&) const {}
+  void check(const QuantizedAttributes&) const {}
   void check(const RandomAttributes& a) const { check_lengths(a.shape); }
   void check(const UniformAttributes& a) const { check_lengths(a.shape); }
 

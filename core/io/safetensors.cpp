@@ -11,8 +11,6 @@
 #include <stave/core/io/mapping.h>
 #include <stave/core/io/named_arrays.h>
 #include <stave/core/io/zip_records.h>
-#include <stave/core/ops/bools.h>
-#include <stave/core/tensor/storage.h>
 #include <stave/core/tensor/utf8.h>
 
 namespace stave_detail {
@@ -37,34 +35,6 @@ std::string with_separator(std::string name, char separator, char wanted, const 
 
 // ---- reading ------------------------------------------------------------------------------------
 
-Tensor made_of(const SafetensorsEntry& entry, StoragePtr storage, std::uint64_t offset) {
-  const auto elements = static_cast<Index>(offset / size_of(*entry.dtype));
-  return Tensor(
-      NodePtr(new Node(*entry.dtype, cpu, entry.shape, contiguous_strides(entry.shape), std::move(storage), elements)));
-}
-
-// Returns the tensor of an entry in memory of its own. read(to, bytes) reads the elements.
-template <class Read>
-Tensor copied(const SafetensorsEntry& entry, Read read) {
-  const std::uint64_t bytes = entry.end - entry.begin;
-  Tensor x = made_of(entry, allocate_storage(cpu, *entry.dtype, entry.shape, "load_safetensors"), 0);
-  char* const to = static_cast<char*>(x.node().data());
-  read(to, bytes);
-  if (!is_native) reverse_bytes(to, bytes, size_of(*entry.dtype));
-  if (entry.dtype == bool_) make_bools(to, bytes);
-  return x;
-}
-
-// Returns the tensor of an entry: a view of the mapped file if its elements are stored there as
-// kernels read them, otherwise a copy.
-Tensor tensor_of(const SafetensorsEntry& entry, const StoragePtr& mapping, std::uint64_t offset) {
-  const char* const data = static_cast<const char*>(mapping->data) + offset;
-  const bool as_it_is = is_native && offset % size_of(*entry.dtype) == 0 &&
-                        (entry.dtype != bool_ || are_bools(data, entry.end - entry.begin));
-  if (as_it_is) return made_of(entry, mapping, offset);
-  return copied(entry, [&](char* to, std::uint64_t bytes) { std::copy_n(data, bytes, to); });
-}
-
 // Returns the arrays of a file: the result of read(entry) for each entry whose dtype Stave has, and
 // for the other entries the reason why they cannot be read.
 template <class Read>
@@ -83,8 +53,9 @@ ArraysOfFile arrays_of(const InputFile& file, bool copy) {
   const SafetensorsHeader header = read_safetensors_header(file);
   if (copy) return copy_tensors(file, header);
   const StoragePtr mapping = map_file(file);
-  return arrays_of(header,
-                   [&](const SafetensorsEntry& entry) { return tensor_of(entry, mapping, header.data + entry.begin); });
+  return arrays_of(header, [&](const SafetensorsEntry& entry) {
+    return mapped_elements(mapping, header.data + entry.begin, *entry.dtype, entry.shape, "load_safetensors");
+  });
 }
 
 // Calls take(tensor, contents) for each tensor of an index, where `contents` is the result of
@@ -211,7 +182,8 @@ void write_safetensors(const char* operation, const std::string& path, std::vect
 
 ArraysOfFile copy_tensors(const InputFile& file, const SafetensorsHeader& header) {
   return arrays_of(header, [&](const SafetensorsEntry& entry) {
-    return copied(entry, [&](char* to, std::uint64_t bytes) { file.read(header.data + entry.begin, to, bytes); });
+    return read_elements(*entry.dtype, entry.shape, "load_safetensors",
+                         [&](char* to, std::uint64_t bytes) { file.read(header.data + entry.begin, to, bytes); });
   });
 }
 

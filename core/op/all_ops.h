@@ -87,6 +87,7 @@ namespace stave {
   /* pooling */ X(max_pool) X(argmax_pool)                                                        \
   /* normalize */ X(layer_norm) X(layer_norm_gradient)                                            \
   /* attention */ X(attention) X(attention_gradient)                                              \
+  /* quantize */ X(quantized_matmul)                                                              \
   /* random */ X(fold_in) X(random_bits) X(random_uniform) X(random_permutation)                  \
   /* random_samplers */ STAVE_SAMPLER_OPS(X)                                                      \
   /* transfer */ X(to)                                                                            \

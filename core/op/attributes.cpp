@@ -74,6 +74,7 @@ std::string PoolAttributes::str() const {
   return fmt::format("windows={} strides={} low={} high={} dilations={}", windows, strides, low, high, dilations);
 }
 std::string AttentionAttributes::str() const { return fmt::format("scale={}{}", scale, causal ? " causal" : ""); }
+std::string QuantizedAttributes::str() const { return fmt::format("bits={}{}", bits, transpose ? " transpose" : ""); }
 std::string RandomAttributes::str() const { return fmt::format("shape={}", shape); }
 std::string UniformAttributes::str() const {
   return fmt::format("shape={} dtype={} low={} high={}", shape, dtype, low, high);

@@ -386,6 +386,21 @@ struct AttentionAttributes final : ValueAttributes<AttentionAttributes> {
   std::string str() const override;
 };
 
+/// quantized_matmul(x, packed, scales) and (x, packed, scales, biases): packed is uint8
+/// [batch..., n, k bits / 8], scales and biases are floats [batch..., n, k / group]. Packed is a
+/// matrix w [batch..., n, k]. Of 4 bits, byte j of a row has code 2 j in its low half, and code
+/// 2 j + 1 in its high half. Codes are unsigned. For each group of consecutive elements of a row
+///   w = scale code + bias, or, without biases, w = scale (code - 2^(bits - 1)).
+/// The result has the dtype of x. If `transpose` is set, it is x w^T [batch..., m, n] for x
+/// [batch..., m, k]; otherwise it is x w [batch..., m, k] for x [batch..., m, n].
+struct QuantizedAttributes final : ValueAttributes<QuantizedAttributes> {
+  int bits;
+  bool transpose;
+  QuantizedAttributes(int bits_, bool transpose_) : bits(bits_), transpose(transpose_) {}
+  auto members() const { return std::tuple(bits, transpose); }
+  std::string str() const override;
+};
+
 /// The random operations hash a 64-bit counter c under a key of two uint32 words, by Threefry-2x32
 /// with 20 rounds, into two words: (w0, w1) = T(key, c >> 32, c & 0xffffffff). Keys are uint32
 /// [batch..., 2].

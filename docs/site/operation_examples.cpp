@@ -417,6 +417,9 @@ void networks() {
   SHOW("binary_cross_entropy_with_logits", binary_cross_entropy_with_logits(tensor({2., -1.}), tensor({1., 0.})))
   SHOW("cosine_similarity", cosine_similarity(tensor({1., 0.}), tensor({1., 1.})))
   SHOW("scaled_dot_product_attention", scaled_dot_product_attention(eye(2), eye(2), tensor({{1.}, {3.}}), {.causal = true}))
+  SHOW("quantize", quantize(tensor({{0., 1., 2., 15.}}), {.bits = 4, .group_size = 4}))
+  SHOW("dequantize", dequantize(quantize(tensor({{0.1, 1.2, 7.}}), {.bits = 8, .group_size = 3, .symmetric = true})))
+  SHOW("quantized_matmul", quantized_matmul(tensor({1., 1., 1., 1.}), quantize(tensor({{0., 1., 2., 15.}}), {.group_size = 4})))
 }
 
 void draws() {

@@ -29,6 +29,7 @@ FAMILY_TITLES = {
     "network": "Embedding",
     "losses": "Losses",
     "attention": "Attention",
+    "quantize": "Quantized weights",
     "random": "Random numbers",
     "transfer": "Between devices",
     "collectives": "Collectives",

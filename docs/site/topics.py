@@ -60,6 +60,7 @@ TOPICS = [
             "core/ops/network.h": "Embedding and dropout",
             "core/ops/losses.h": "Losses",
             "core/ops/attention.h": "Attention",
+            "core/ops/quantize.h": "Quantized weights",
             "core/ops/random.h": "Random numbers",
             "core/ops/random_samplers.h": "Samplers",
             "core/ops/transfer.h": "Between devices",
@@ -195,6 +196,7 @@ TOPICS = [
             "core/io/io.h": "npy, npz, safetensors and csv",
             "core/io/checkpoints.h": "Training states",
             "core/io/programs.h": "Programs",
+            "core/io/gguf.h": "Models of llama.cpp: gguf",
         },
     ),
     (

@@ -14,7 +14,8 @@ const std::vector<OnnxDomain>& onnx_domains() {
         onnx_sequences(), onnx_quantize(), onnx_signal(), onnx_images(), onnx_losses(), onnx_random()}},
       {"ai.onnx.ml", 5, {onnx_ml(), onnx_trees()}},
       {"ai.onnx.preview", 1, {onnx_preview()}},
-      {"ai.onnx.preview.training", 1, {onnx_training()}}};
+      {"ai.onnx.preview.training", 1, {onnx_training()}},
+      {"com.microsoft", 1, {onnx_microsoft()}}};
   return domains;
 }
 

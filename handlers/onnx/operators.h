@@ -36,6 +36,7 @@ std::span<const OnnxOperator> onnx_attention();
 std::span<const OnnxOperator> onnx_control_flow();
 std::span<const OnnxOperator> onnx_sequences();
 std::span<const OnnxOperator> onnx_quantize();
+std::span<const OnnxOperator> onnx_microsoft();
 std::span<const OnnxOperator> onnx_signal();
 std::span<const OnnxOperator> onnx_images();
 std::span<const OnnxOperator> onnx_losses();

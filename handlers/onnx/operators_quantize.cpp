@@ -1,5 +1,5 @@
-// Quantisation: integers that stand for numbers scale * (integer - zero point), and products of
-// them, which are summed in int32.
+// Quantisation: integers that stand for numbers scale * (integer - zero point), products of them,
+// which are summed in int32, and products of floats with them.
 #include <algorithm>
 
 #include <stave/core/ops/contract.h>
@@ -7,6 +7,7 @@
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/quantize.h>
 #include <stave/core/ops/reduce.h>
 #include <stave/handlers/onnx/operators.h>
 #include <stave/handlers/onnx/windows.h>
@@ -73,7 +74,7 @@ Tensor of_rows(const Tensor& v) {
 }
 Tensor of_columns(const Tensor& v) { return v.size() == 1 ? reshape(v, Shape()) : v; }
 
-Tensor quantized_matmul(const NodeCall& n) {
+Tensor qlinear_matmul(const NodeCall& n) {
   const Tensor products = matmul(centred(n, 0, 2, true), centred(n, 3, 5, false));
   const Tensor scale =
       astype(of_rows(n(1)), float32) * astype(of_columns(n(4)), float32) / astype(of_rows(n(6)), float32);
@@ -98,6 +99,48 @@ Tensor quantized_conv(const NodeCall& n) {
   return saturated(scaled + astype(reshape(n(7), Shape()), float32), n(7).dtype());
 }
 
+// The zero points [n, blocks] of matmul_n_bits as floats of `dtype`. Integers are packed as the
+// weights are, and each row begins a byte.
+Tensor zero_points(const Tensor& points, Index n, Index blocks, int bits, Dtype dtype) {
+  Tensor codes = points;
+  if (points.dtype() == uint8 && bits == 4) {
+    const Index bytes = (blocks + 1) / 2;
+    const Tensor rows = reshape(points, {n, bytes});
+    codes = reshape(stack({bitwise_and(rows, 15), bitwise_right_shift(rows, 4)}, -1), {n, 2 * bytes})(slice(),
+                                                                                                      slice(blocks));
+  }
+  return astype(reshape(codes, {n, blocks}), dtype);
+}
+
+// com.microsoft.MatMulNBits of onnxruntime: the product of x [..., k] and the transposed weights
+// [n, k], which are in blocks along k. The last block may be partly padding, which meets zeros.
+// https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+Tensor matmul_n_bits(const NodeCall& n) {
+  const Index k = n.integer("K"), rows = n.integer("N"), bits = n.integer("bits", 4), block = n.integer("block_size");
+  if (bits != 4 && bits != 8) n.refuse("weights have 4 or 8 bits, not {}", bits);
+  if (k < 1 || rows < 0 || block < 2 || block % 2 != 0 || block > Index{1} << 30)
+    n.refuse("K is {}, N is {}, and block_size is {}", k, rows, block);
+  if (n.has(4)) n.refuse("g_idx, an order of the columns, is not supported");
+  const Index blocks = (k - 1) / block + 1;
+  const Tensor packed = reshape(n(1), {rows, blocks * (block * bits / 8)});
+  const Tensor scales = reshape(n(2), {rows, blocks});
+  Quantized w{packed, scales, {}, static_cast<int>(bits)};
+  if (n.has(3)) {  // scale (code - zero) = scale code + bias, where the bias is rounded in float32
+    w.scales = is_half_float(scales.dtype()) ? astype(scales, float32) : scales;
+    w.biases = -(w.scales * zero_points(n(3), rows, blocks, w.bits, w.scales.dtype()));
+  }
+  Tensor x = n(0);
+  if (const Index padding = blocks * block - k; padding > 0) {
+    std::vector<std::pair<Index, Index>> widths(static_cast<std::size_t>(x.rank()));
+    widths.back().second = padding;
+    x = pad(x, widths);
+  }
+  const Tensor y = quantized_matmul(x, w);
+  return n.has(5) ? y + n(5) : y;
+}
+
+constexpr OnnxOperator microsoft_rows[] = {{"MatMulNBits", 1, matmul_n_bits}};
+
 constexpr OnnxOperator quantize_rows[] = {
     {"ConvInteger", 10,
      [](const NodeCall& n) { return onnx_conv(n, centred(n, 0, 2, false), centred_kernel(n, 1, 3)); }},
@@ -105,12 +148,13 @@ constexpr OnnxOperator quantize_rows[] = {
     {"DynamicQuantizeLinear", 11, dynamically_quantized},
     {"MatMulInteger", 10, [](const NodeCall& n) { return matmul(centred(n, 0, 2, true), centred(n, 1, 3, false)); }},
     {"QLinearConv", 10, quantized_conv},
-    {"QLinearMatMul", 10, quantized_matmul},
+    {"QLinearMatMul", 10, qlinear_matmul},
     {"QuantizeLinear", 10, quantized},
 };
 
 }  // namespace
 
 std::span<const OnnxOperator> onnx_quantize() { return quantize_rows; }
+std::span<const OnnxOperator> onnx_microsoft() { return microsoft_rows; }
 
 }  // namespace stave_detail

@@ -148,6 +148,14 @@ std::vector<Bar> all_bars() {
        0.95,
        {"matmul_1024", "sgemm_1024", "matmul_batched", "sgemm_in_turn", "sgemm_at_a_time"},
        least_product_speed},
+      // quantized.cpp: at least 1.5 times as fast as the faster product with floats
+      {"quantized_4_vs_float", at_most, 2. / 3, {"quantized_vector_4", "float_vector", "sgemv_8192"}, over_fastest_peer},
+      {"quantized_8_vs_float", at_most, 2. / 3, {"quantized_vector_8", "float_vector", "sgemv_8192"}, over_fastest_peer},
+      {"quantized_rows_vs_float",
+       at_most,
+       1.15,
+       {"quantized_rows_4", "float_rows", "quantized_rows_8", "float_rows"},
+       worse_of_two},
       // programs.cpp
       {"mlp_step_vs_torch", at_most, 1.0, {"mlp_step", "torch_mlp_step"}, ratio},
       {"per_example_vs_hand", at_most, 1.3, {"per_example_vmap", "per_example_hand"}, ratio},

@@ -193,3 +193,25 @@ write(
     leaky <alpha: float = 0.5> (a) => (b) { b = LeakyRelu <alpha: float = @alpha> (a) }""",
     {"x": floats(4)},
 )
+
+# Products with weights of four and eight bits, an operator of onnxruntime.
+microsoft = {
+    "w4": draw.integers(0, 256, (6, 2, 8), np.uint8),
+    "s4": np.abs(floats(6, 2)) / 16,
+    "z4": draw.integers(0, 256, (6, 1), np.uint8),
+    "w8": draw.integers(0, 256, (3, 1, 16), np.uint8),
+    "s8": np.abs(floats(3)) / 256,
+    "c": floats(3),
+}
+write(
+    "matmul_n_bits",
+    '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>'
+    + """ matmul_n_bits (float[n,m,20] x) => (float[n,m,6] affine, float[n,m,6] symmetric, float[n,m,3] eight) {
+      affine = com.microsoft.MatMulNBits <K = 20, N = 6, bits = 4, block_size = 16> (x, w4, s4, z4)
+      symmetric = com.microsoft.MatMulNBits <K = 20, N = 6, block_size = 16> (x, w4, s4)
+      h = Slice (x, zero, sixteen, two)
+      eight = com.microsoft.MatMulNBits <K = 16, N = 3, bits = 8, block_size = 16> (h, w8, s8, , , c)
+    }""",
+    {"x": floats(2, 5, 20)},
+    microsoft | {"zero": np.int64([0]), "sixteen": np.int64([16]), "two": np.int64([2])},
+)

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include <stave/core/io/gguf.h>
 #include <stave/core/io/programs.h>
 #include <stave/core/program/passes/passes.h>
 #include <stave/handlers/onnx/onnx.h>
@@ -106,6 +107,21 @@ Named load_one_program(const std::string& path) {
   return {};
 }
 
+// Reads the arrays of a file, and checks that quantized weights have the same elements.
+Named load_all_gguf(const std::string& path) {
+  Named arrays;
+  for (const auto& [name, tensor] : load_gguf(path).tensors) {
+    if (tensor.type.starts_with("type ")) continue;  // one that Stave lacks
+    const Tensor x = tensor.array();
+    const auto without_nan = [](const Tensor& y) { return where(isnan(y), 0.5, y); };
+    if (tensor.is_quantized() &&
+        !array_equal(without_nan(x), without_nan(dequantize(tensor.quantized(), float32))))
+      throw std::runtime_error("quantized weights differ from the array");
+    arrays.emplace(name, x);
+  }
+  return arrays;
+}
+
 Named load_csv(const std::string& path, char delimiter) {
   return {{"0", read_csv(path, {.delimiter = delimiter, .dtype = float64})}};
 }
@@ -132,7 +148,8 @@ std::vector<Format> formats(const Folder& folder) {
       {"blanks.csv", blanks, nullptr, 8},
       // A program is written and read again, so that its constants are there several times.
       {"x.stave", load_one_program, nullptr, 16, 0, 8},
-      {"x.onnx", weights, nullptr, 1000},  // as many for a sparse tensor
+      {"x.onnx", weights, nullptr, 1000},        // as many for a sparse tensor
+      {"x.gguf", load_all_gguf, nullptr, 100},  // blocks become floats, by several operations
   };
 
   const std::string data = STAVE_SOURCE_DIR "/tests/data/", at = folder / "seed";
@@ -153,6 +170,7 @@ std::vector<Format> formats(const Folder& folder) {
   for (const Program& program : example_programs()) save_program(at, program), add(7);
   for (const char* name : {"control_flow", "functions", "heads", "mlp", "mlp_external", "while"})
     all[8].seeds.push_back(bytes_of(data + "onnx/" + name + ".onnx"));
+  all[9].seeds.push_back(bytes_of(data + "types.gguf"));
   fs::remove(at);
   return all;
 }

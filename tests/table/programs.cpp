@@ -103,7 +103,7 @@ bool is_refused(const std::string& error) {
       return true;
   for (const char* name :
        {"attention", "attention_gradient", "eig", "eigh", "eigvals", "eigvalsh", "expm", "ldl", "logm", "lstsq",
-        "random_permutation", "schur", "solve_banded", "sqrtm", "svd", "svdvals", "sylvester", "to"})
+        "quantized_matmul", "random_permutation", "schur", "solve_banded", "sqrtm", "svd", "svdvals", "sylvester", "to"})
     if (error.rfind(std::string("lower: ") + name + " (", 0) == 0) return true;
   return false;
 }

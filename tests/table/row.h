@@ -132,6 +132,7 @@ void add_layer_norm_rows(std::vector<Row>& rows);
 void add_network_rows(std::vector<Row>& rows);
 void add_losses_rows(std::vector<Row>& rows);
 void add_attention_rows(std::vector<Row>& rows);
+void add_quantize_rows(std::vector<Row>& rows);
 void add_random_rows(std::vector<Row>& rows);
 void add_sampler_rows(std::vector<Row>& rows);
 void add_sampler_vector_rows(std::vector<Row>& rows);

@@ -51,6 +51,7 @@ const std::vector<Row>& all_rows() {
              {"losses", add_losses_rows},
              {"losses", add_margin_loss_rows},
              {"attention", add_attention_rows},
+             {"quantize", add_quantize_rows},
              {"random", add_random_rows},
              {"random_samplers", add_sampler_rows},
              {"random_samplers", add_sampler_vector_rows},

@@ -15,6 +15,7 @@ void fill_reduce(stave_cpu::Kernels& table);
 void fill_arg_reduce(stave_cpu::Kernels& table);
 void fill_softmax(stave_cpu::Kernels& table);
 void fill_normalize(stave_cpu::Kernels& table);
+void fill_quantized(stave_cpu::Kernels& table);
 void fill_scan(stave_cpu::Kernels& table);
 void fill_matmul(stave_cpu::Kernels& table);
 void fill_products(stave_cpu::Kernels& table);

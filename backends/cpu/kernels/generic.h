@@ -77,6 +77,24 @@ STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   *static_cast<Half*>(to) = __builtin_convertvector(v.raw, Half);
 }
 
+/// load_uint8 loads bytes into 32-bit lanes. load_uint4 loads the halves of bytes, the low half of
+/// each byte first: for vectors of at most 32 bytes, all the halves fit in one lane.
+STAVE_INLINE Vec<std::uint32_t> load_uint8(const void* from) {
+  typedef std::uint8_t Bytes __attribute__((vector_size(STAVE_VECTOR_BYTES / 4), aligned(1), may_alias));
+  return {__builtin_convertvector(*static_cast<const Bytes*>(from), Vec<std::uint32_t>::Raw)};
+}
+#if STAVE_VECTOR_BYTES <= 32
+STAVE_INLINE Vec<std::uint32_t> load_uint4(const void* from) {
+  using Raw = Vec<std::uint32_t>::Raw;
+  const auto* bytes = static_cast<const std::uint8_t*>(from);
+  std::uint32_t word = 0;
+  Raw places{};
+  for (int i = 0; i < STAVE_VECTOR_BYTES / 8; ++i) word |= static_cast<std::uint32_t>(bytes[i]) << 8 * i;
+  for (int i = 0; i < STAVE_VECTOR_BYTES / 4; ++i) places[i] = static_cast<std::uint32_t>(4 * i);
+  return {(word - Raw{}) >> places & 15};
+}
+#endif
+
 /// These functions convert float16 from and to float32, with the results of core/tensor/half.h, a
 /// vector at a time.
 STAVE_INLINE F32 load_float16(const void* from) {

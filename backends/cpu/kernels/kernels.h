@@ -111,6 +111,23 @@ struct Normalization {
                    double* ct_weight, double* ct_bias, void* work);
 };
 
+/// The kernels of quantized weights of one width of codes (core/op/attributes.h, quantized_matmul)
+/// in one dtype. Element i of a row of weights is scale code + bias, with code i of `codes` and the
+/// scale and bias i / group.
+struct QuantizedRow {
+  const std::uint8_t* codes;
+  const void *scales, *biases;  // elements of the dtype of the kernels
+  Index group;
+};
+struct QuantizedKernels {
+  /// Writes elements first, ..., first + n - 1. With codes of 4 bits, `first` is even.
+  void (*unpack)(const QuantizedRow& row, Index first, Index n, void* out);
+  /// Computes out[r * out_step], the sum of x[r * x_step + i] w[i] over the elements i < n of the
+  /// row, for r < rows <= quantized_rows.
+  void (*dot)(const QuantizedRow& row, Index n, const void* x, Index x_step, Index rows, void* out, Index out_step);
+};
+inline constexpr Index quantized_rows = 4;
+
 /// Factorizations of one small matrix of float32 or float64, row-major without gaps. Elements must
 /// be finite. For qr, eigh and svd they must also be of moderate size, so that their squares
 /// neither overflow nor underflow.
@@ -193,6 +210,7 @@ struct Kernels {
   ByOp<Softmax, OpId::softmax, OpId::softmax_gradient> softmax;
   ByOp<SoftmaxGradient, OpId::softmax_gradient, OpId::cumulative_sum> softmax_gradient;
   Normalization layer_norm[dtype_count];
+  QuantizedKernels quantized[2][dtype_count];  // indexed [bits / 8]; only float32 and float64
   /// Sums, products and recurrences have no kernels for bool.
   ByOp<Scan, OpId::cumulative_sum, OpId::sort> scan;
   /// Computes out[j] += a * b[j] for j < n, wrapping in integers: the inner loop of small and

@@ -16,6 +16,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_arg_reduce(table);
   fill_softmax(table);
   fill_normalize(table);
+  fill_quantized(table);
   fill_scan(table);
   fill_matmul(table);
   fill_products(table);

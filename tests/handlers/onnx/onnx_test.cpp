@@ -14,8 +14,10 @@ namespace onnx_test {
 
 using namespace stave;
 using namespace stave_test;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string data = STAVE_SOURCE_DIR "/tests/data/onnx/";
 
@@ -99,7 +101,8 @@ TEST_P(OnnxModels, HaveDerivatives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnnxModels,
-                         testing::Values("mlp", "heads", "control_flow", "while", "functions", "quantized"),
+                         testing::Values("mlp", "heads", "control_flow", "while", "functions", "quantized",
+                                         "matmul_n_bits"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(Onnx, GradientsByWeightsAreThoseOfPyTorch) {
@@ -271,6 +274,20 @@ TEST(Onnx, OnlyDequantizeLinearTakesNarrowTypes) {
   bytes.replace(bytes.find(h_of), 6, std::string("\x0a\x02w4\x0a\x00", 6));  // h = MatMul (w4, )
   EXPECT_THAT(error_of([&] { read_onnx(bytes); }),
               HasSubstr("(MatMul, opset 21) reads 'w4' of type INT4, which only DequantizeLinear takes"));
+}
+
+// The weights are read as they are packed: no float matrix of them is computed.
+TEST(Onnx, MatMulNBitsIsAProductWithQuantizedWeights) {
+  const Example e("matmul_n_bits");
+  const Program program = trace([&](const NamedTensors& inputs) { return e.model(inputs); })(e.inputs);
+  EXPECT_THAT(program.str(), AllOf(HasSubstr("= quantized_matmul i b c d bits=4 transpose"),
+                                   HasSubstr("= quantized_matmul q e f bits=8 transpose"), Not(HasSubstr("= matmul"))));
+  std::string bytes = bytes_of(data + "matmul_n_bits.onnx");
+  const std::string bits("bits\x18\x08", 6);
+  ASSERT_NE(bytes.find(bits), bytes.npos);
+  bytes[bytes.find(bits) + 5] = 2;
+  EXPECT_THAT(error_of([&] { read_onnx(bytes)(e.inputs); }),
+              HasSubstr("(com.microsoft.MatMulNBits, opset 1): weights have 4 or 8 bits, not 2"));
 }
 
 TEST(Onnx, ErrorsNameTheNode) {

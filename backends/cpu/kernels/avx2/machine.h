@@ -52,6 +52,11 @@ STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(lanes, lanes), 0b1000);
   _mm_storeu_si128(static_cast<__m128i*>(to), _mm256_castsi256_si128(packed));
 }
+using generic::load_uint4;
+STAVE_INLINE Vec<std::uint32_t> load_uint8(const void* from) {
+  return {reinterpret_cast<Vec<std::uint32_t>::Raw>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(from))))};
+}
 STAVE_INLINE F32 load_float16(const void* from) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(from)))};
 }

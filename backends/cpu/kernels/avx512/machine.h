@@ -77,6 +77,17 @@ STAVE_INLINE Vec<std::uint32_t> load_uint16(const void* from) {
 STAVE_INLINE void store_uint16(Vec<std::uint32_t> v, void* to) {
   _mm512_mask_cvtepi32_storeu_epi16(to, 0xffff, reinterpret_cast<__m512i>(v.raw));
 }
+STAVE_INLINE Vec<std::uint32_t> load_uint8(const void* from) {
+  return {reinterpret_cast<Vec<std::uint32_t>::Raw>(
+      _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(static_cast<const __m128i*>(from))))};
+}
+// A lane of 64 bits has a byte: its low half stays in the lower 32 bits, and its high half is
+// shifted to the upper ones.
+STAVE_INLINE Vec<std::uint32_t> load_uint4(const void* from) {
+  const auto bytes = reinterpret_cast<Vec<std::uint64_t>::Raw>(
+      _mm512_maskz_cvtepu8_epi64(0xff, _mm_loadl_epi64(static_cast<const __m128i*>(from))));
+  return {reinterpret_cast<Vec<std::uint32_t>::Raw>(bytes | bytes << 28) & 15};
+}
 STAVE_INLINE F32 load_float16(const void* from) {
   return {_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(static_cast<const __m256i*>(from)))};
 }

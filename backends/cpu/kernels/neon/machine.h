@@ -38,6 +38,8 @@ STAVE_INLINE F64 low_half(F32 x) { return {vcvt_f64_f32(vget_low_f32(x.raw))}; }
 STAVE_INLINE F64 high_half(F32 x) { return {vcvt_high_f64_f32(x.raw)}; }
 
 using generic::load_uint16;
+using generic::load_uint4;
+using generic::load_uint8;
 using generic::store_uint16;
 STAVE_INLINE F32 load_float16(const void* from) {
   return {vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(static_cast<const std::uint16_t*>(from))))};

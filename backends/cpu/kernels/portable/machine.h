@@ -69,10 +69,13 @@ using generic::clamp;
 STAVE_INLINE F64 low_half(F32 x) { return {F64::Raw{x.raw[0], x.raw[1]}}; }
 STAVE_INLINE F64 high_half(F32 x) { return {F64::Raw{x.raw[2], x.raw[3]}}; }
 
-/// Loads and stores of sixteen-bit numbers. Integers become the lower half of a 32-bit lane. IEEE's
+/// Loads and stores of narrow numbers. Integers of sixteen and eight bits, and those of four bits,
+/// of which the low half of a byte comes first, become the lower part of a 32-bit lane. IEEE's
 /// sixteen-bit floats become float32, and are rounded to the nearest, ties to even, on store.
 using generic::load_float16;
 using generic::load_uint16;
+using generic::load_uint4;
+using generic::load_uint8;
 using generic::store_float16;
 using generic::store_uint16;
 

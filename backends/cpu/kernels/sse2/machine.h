@@ -28,6 +28,8 @@ using generic::trunc;
 
 using generic::load_float16;
 using generic::load_uint16;
+using generic::load_uint4;
+using generic::load_uint8;
 using generic::store_float16;
 using generic::store_uint16;
 
