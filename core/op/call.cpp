@@ -129,10 +129,8 @@ const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
 // Returns true if the result may take the storage of x: a backend's storage of the right size,
 // used as a whole, contiguous, and invisible to other code.
 bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
-  if (!x.node_ptr().unique()) return false;
-  const Node& node = *x.node_ptr();
-  return node.storage.unique() && node.storage->owner &&
-         stave_detail::fills_storage(node, node.storage->bytes, shape, dtype);
+  return stave_detail::is_sole_owner(x) &&
+         stave_detail::fills_storage(*x.node_ptr(), x.node_ptr()->storage->bytes, shape, dtype);
 }
 
 StoragePtr take_storage(Node& node) {
@@ -248,6 +246,10 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
 }
 
 }  // namespace
+
+bool is_sole_owner(const Tensor& x) noexcept {
+  return x.node_ptr().unique() && x.node_ptr()->storage.unique() && x.node_ptr()->storage->owner;
+}
 
 bool fills_storage(const Node& node, std::size_t bytes, const Shape& shape, Dtype dtype) noexcept {
   return node.offset == 0 && size_of(node.dtype) == size_of(dtype) && node.shape == shape && node.contiguous() &&

@@ -10,6 +10,8 @@
 
 namespace stave_detail {
 
+/// Returns true if no other code can see the storage of x, which belongs to a backend.
+bool is_sole_owner(const Tensor& x) noexcept;
 /// Returns true if the elements of a node are all of a storage of this many bytes, in row-major
 /// order, and a result of this shape and dtype is as large. Then the result may take the storage.
 bool fills_storage(const Node& node, std::size_t bytes, const Shape& shape, Dtype dtype) noexcept;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <stave/core/op/notation.h>
+#include <stave/core/op/outputs.h>
 #include <stave/core/program/loop.h>
 #include <stave/core/program/native.h>
 #include <stave/core/tensor/storage.h>
@@ -59,6 +60,11 @@ Tensor as_array(const Tensor& x) {
       NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
 }
 
+// Returns true if x is the only owner of the whole of its storage, whose elements are row-major.
+bool may_donate(const Tensor& x) {
+  return is_sole_owner(x) && fills_storage(x.node(), x.node().storage->bytes, x.shape(), x.dtype());
+}
+
 }  // namespace
 
 bool Executable::admits(const Program& program) {
@@ -75,6 +81,7 @@ bool Executable::admits(const Program& program) {
 struct Executable::Source {
   Program program;
   std::vector<Strides> strides;
+  std::vector<int> donated;
   std::string name;
   double runs;
   bool prepares_constants;
@@ -89,6 +96,7 @@ Executable::Executable(const Program& program, std::span<const Strides> strides,
     if (constexpr double most_runs = 1e9; native.more_pays_after < most_runs && settings.over.empty()) {
       source_ = std::make_unique<const Source>(Source{program,
                                                       {strides.begin(), strides.end()},
+                                                      {settings.donated.begin(), settings.donated.end()},
                                                       settings.name,
                                                       4 * native.more_pays_after,
                                                       settings.prepares_constants});
@@ -108,10 +116,11 @@ Executable::Executable(const Program& program, std::span<const Strides> strides,
 void Executable::speed_up() const {
   std::unique_ptr<const Executable> faster;
   try {
-    faster = std::make_unique<const Executable>(
-        source_->program, source_->strides,
-        ExecutableSettings{
-            .name = source_->name.c_str(), .prepares_constants = source_->prepares_constants, .runs = source_->runs});
+    faster = std::make_unique<const Executable>(source_->program, source_->strides,
+                                                ExecutableSettings{.name = source_->name.c_str(),
+                                                                   .donated = source_->donated,
+                                                                   .prepares_constants = source_->prepares_constants,
+                                                                   .runs = source_->runs});
   } catch (const std::exception&) {  // such as a lack of memory: this executable stays in use
     return;
   }
@@ -158,29 +167,39 @@ void Executable::give_back(std::unique_ptr<RunState> active) const {
   delete spare_.exchange(active.release(), std::memory_order_acq_rel);
 }
 
-void Executable::run_kernels(Backend& backend, const RunState& active) const {
+// `takes`: the run writes to the memory of donated inputs.
+void Executable::run_kernels(Backend& backend, const RunState& active, bool takes) const {
   const std::span<const View> views(active.views);
   SmallVector<Backend::Step, 1> steps;
-  for (std::size_t k = 0; k < kernels_.size(); k += kernels_[k].together) {
-    steps.clear();
-    for (const Kernel& kernel : std::span(kernels_).subspan(k, kernels_[k].together))
-      steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
-                       views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
-    if (kernels_[k].is_product) {
-      steps[0].prepared = kernels_[k].prepared.get();
-      backend.run_product(steps[0], steps.size() > 1 ? &steps[1] : nullptr);
-    } else if (steps.size() > 1) backend.run_row_blocks(steps, kernels_[k].rows);
-    else backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
+  std::size_t k = 0;
+  try {
+    for (; k < kernels_.size(); k += kernels_[k].together) {
+      steps.clear();
+      for (const Kernel& kernel : std::span(kernels_).subspan(k, kernels_[k].together))
+        steps.push_back({kernel.op, kernel.attributes.get(), views.subspan(kernel.first, kernel.inputs),
+                         views.subspan(kernel.first + kernel.inputs, kernel.outputs)});
+      if (kernels_[k].is_product) {
+        steps[0].prepared = kernels_[k].prepared.get();
+        backend.run_product(steps[0], steps.size() > 1 ? &steps[1] : nullptr);
+      } else if (steps.size() > 1) {
+        backend.run_row_blocks(steps, kernels_[k].rows);
+      } else {
+        backend.run(*steps[0].op, steps[0].attributes, steps[0].inputs, steps[0].outputs);
+      }
+    }
+  } catch (...) {
+    if (!takes || k < overwrites_from_) throw;
+    throw DonatedInputLost{std::current_exception()};
   }
 }
 
 // Runs the kernels. The second run with the same arena and addresses records the kernels. This run
 // and later ones with these addresses repeat the recording. If the backend cannot record, or after
 // most_recordings recordings, runs without a recording run the kernels one by one.
-void Executable::run(Backend& backend, RunState& active) const {
+void Executable::run(Backend& backend, RunState& active, bool takes) const {
   auto& recorded = active.recorded;
   const bool may_record = recordings_left_ > 0;
-  if (!may_record && recorded.empty()) return run_kernels(backend, active);
+  if (!may_record && recorded.empty()) return run_kernels(backend, active, takes);
   std::vector<void*> addresses;
   for (const std::vector<Patch>* const patches : {&input_patches_, &result_patches_})
     for (const Patch& patch : *patches) addresses.push_back(active.views[patch.view].data);
@@ -191,16 +210,16 @@ void Executable::run(Backend& backend, RunState& active) const {
       if (recorded.size() == most_recorded) recorded.pop_back();
       recorded.insert(recorded.begin(), {std::move(addresses), nullptr});
     }
-    return run_kernels(backend, active);
+    return run_kernels(backend, active, takes);
   }
   std::rotate(recorded.begin(), found, found + 1);
   std::unique_ptr<RecordedWork>& work = recorded.front().work;
   if (!work && may_record) {
     --recordings_left_;
-    work = backend.record([&] { run_kernels(backend, active); });
+    work = backend.record([&] { run_kernels(backend, active, takes); });
     if (!work) recordings_left_ = 0;
   }
-  return work ? work->repeat() : run_kernels(backend, active);
+  return work ? work->repeat() : run_kernels(backend, active, takes);
 }
 
 Executable::Steps::Steps(const Executable& executable)
@@ -220,7 +239,36 @@ void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const
   for (const Patch& patch : executable_.result_patches_)
     views[patch.view].data =
         static_cast<char*>(outputs[output_of_[static_cast<std::size_t>(patch.number)]]) + patch.bytes;
-  executable_.run_kernels(backend_of(executable_.device_), *active_);
+  executable_.run_kernels(backend_of(executable_.device_), *active_, false);
+}
+
+// Returns the storage of a result: that of its donor if no other code can see it, else new storage.
+StoragePtr Executable::storage_of(const Result& result, std::span<const Tensor> inputs) const {
+  if (result.donor >= 0)
+    if (const Tensor& donor = inputs[static_cast<std::size_t>(result.donor)]; may_donate(donor))
+      return donor.node().storage;
+  return allocate_storage(device_, result.dtype, result.shape, "a compiled program");
+}
+
+// Returns copies of those inputs that the kernels write to and that have another owner, among the
+// other inputs. Returns no inputs if there are none of these.
+Inputs Executable::with_lent_copied(std::span<const Tensor> inputs) const {
+  SmallVector<std::size_t, 4> lent;
+  for (const int i : written_inputs_)
+    if (!may_donate(inputs[static_cast<std::size_t>(i)])) lent.push_back(static_cast<std::size_t>(i));
+  Inputs result;
+  if (lent.empty()) return result;
+  const UnderFrame past_all_handlers(nullptr);
+  for (const Tensor& input : inputs) result.push_back(input);
+  for (const std::size_t i : lent) result[i] = apply(op_copy, {inputs[i]});
+  return result;
+}
+
+// Returns true if a run with these inputs writes to the memory of one of them.
+bool Executable::takes_memory(std::span<const Tensor> inputs) const {
+  const auto is_taken = [&](int i) { return i >= 0 && may_donate(inputs[static_cast<std::size_t>(i)]); };
+  return std::any_of(written_inputs_.begin(), written_inputs_.end(), is_taken) ||
+         std::any_of(results_.begin(), results_.end(), [&](const Result& result) { return is_taken(result.donor); });
 }
 
 Outputs Executable::operator()(std::span<const Tensor> inputs) const {
@@ -232,17 +280,19 @@ Outputs Executable::operator()(std::span<const Tensor> inputs) const {
     for (const Tensor& input : inputs) arrays.push_back(as_array(input));
     inputs = arrays;
   }
+  const bool takes = takes_memory(inputs);
+  SmallVector<StoragePtr, 4> made;
+  for (const Result& result : results_) made.push_back(storage_of(result, inputs));
+  const Inputs apart = with_lent_copied(inputs);
+  if (!apart.empty()) inputs = apart;
   std::unique_ptr<RunState> active = take();
   std::vector<View>& views = active->views;
-  SmallVector<StoragePtr, 4> made;
-  for (const Result& result : results_)
-    made.push_back(allocate_storage(device_, result.dtype, result.shape, "a compiled program"));
   for (const Patch& patch : input_patches_)
     views[patch.view].data =
         static_cast<char*>(inputs[static_cast<std::size_t>(patch.number)].node().data()) + patch.bytes;
   for (const Patch& patch : result_patches_)
     views[patch.view].data = static_cast<char*>(made[static_cast<std::size_t>(patch.number)]->data) + patch.bytes;
-  run(backend_of(device_), *active);
+  run(backend_of(device_), *active, takes);
   give_back(std::move(active));
 
   Outputs outputs;

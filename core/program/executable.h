@@ -6,6 +6,10 @@
 // place. A run fills in the addresses of inputs and outputs and calls the kernels. If several
 // threads run an Executable at the same time, each run has an arena of its own.
 //
+// A run may also take over the memory of inputs that the caller gives up (donated inputs, JAX's
+// donate_argnums): an output that replaces a part of an input is computed in this memory, and so is
+// an output of the same size that is computed when the input is not needed any more.
+//
 // A backend that can record work (Backend::record, such as a CUDA graph) records the kernels when
 // inputs and outputs lie at the same addresses as in an earlier run. From then on one call launches
 // all kernels. Addresses differ between runs, but they are few: an allocator hands out the memory
@@ -15,6 +19,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -29,6 +34,10 @@ struct ExecutableSettings {
   /// computed there if the program changes only a part of the input, as dynamic_update_slice does.
   /// `over` is only for runs by `Steps`, because the input loses its value; empty: all are -1.
   std::span<const int> over = {};
+  /// The indices of donated inputs, only for runs by operator(): the caller does not use these
+  /// tensors after a run, even if the run throws DonatedInputLost. A run writes to the memory of
+  /// those that have no other owner.
+  std::span<const int> donated = {};
   Native native = Native::automatic;
   // Prepares the right matrices of products that are constants (Backend::prepare). Results may
   // then differ in the last digits.
@@ -37,6 +46,12 @@ struct ExecutableSettings {
   // operator(), the executable compiles more of it to machine code later.
   double runs = 30;
   std::vector<std::string>* native_report = nullptr;  // see with_native_code; null: no report
+};
+
+/// Thrown by a run that fails after it has overwritten a donated input. `error` is what the
+/// operation threw.
+struct DonatedInputLost {
+  std::exception_ptr error;
 };
 
 /// The addresses of element (0, ..., 0) of each view.
@@ -127,6 +142,7 @@ class Executable {
   struct Result {
     Shape shape;
     Dtype dtype;
+    int donor = -1;  // the index of the donated input whose memory it takes if possible; or -1
   };
   // A view in memory that changes from run to run: each run sets its address to `bytes` bytes after
   // the beginning of input `number`, or of results_[number].
@@ -145,8 +161,11 @@ class Executable {
 
   std::unique_ptr<RunState> take() const;
   void give_back(std::unique_ptr<RunState> active) const;
-  void run(Backend& backend, RunState& active) const;
-  void run_kernels(Backend& backend, const RunState& active) const;
+  bool takes_memory(std::span<const Tensor> inputs) const;
+  Inputs with_lent_copied(std::span<const Tensor> inputs) const;
+  StoragePtr storage_of(const Result& result, std::span<const Tensor> inputs) const;
+  void run(Backend& backend, RunState& active, bool takes) const;
+  void run_kernels(Backend& backend, const RunState& active, bool takes) const;
   MemoryHolder::Held held(const std::string& name) const;
 
   Device device_ = cpu;
@@ -156,6 +175,11 @@ class Executable {
   std::vector<Tensor> constants_;
   std::vector<Result> results_;  // the storages of outputs that each run allocates
   std::vector<int> outputs_;     // variables; -1: an empty Tensor
+  // The donated inputs in whose memory kernels compute. A run replaces by a copy those that have
+  // another owner.
+  std::vector<int> written_inputs_;
+  // From this kernel on, a donated input may be overwritten when the kernel throws.
+  std::size_t overwrites_from_ = static_cast<std::size_t>(-1);
   std::vector<Patch> input_patches_, result_patches_;
   std::size_t arena_bytes_ = 0, prepared_bytes_ = 0;
   mutable std::atomic<RunState*> spare_{nullptr};

@@ -9,6 +9,7 @@
 #include <stave/core/program/executable.h>
 #include <stave/core/program/free_ranges.h>
 #include <stave/core/program/fused.h>
+#include <stave/core/program/native.h>
 #include <stave/core/program/row_blocks.h>
 
 namespace stave_detail {
@@ -42,17 +43,22 @@ class Executable::Planner {
     }
   }
 
-  void run(std::span<const int> over, bool prepares_constants) {
+  void run(const ExecutableSettings& settings) {
+    const std::span<const int> over = settings.over;
     for (const auto& step : program_.instructions) add(step);
     for (std::size_t i = 0; i < over.size(); ++i)
       if (over[i] >= 0) compute_in_input(at(program_.outputs[i]), over[i]);
+    for (const int input : settings.donated)
+      if (may_be_donated(input)) compute_outputs_in_donated(input);
     for (const int output : program_.outputs)
       if (output >= 0) make_result(base_[at(output)]);
     plan_.outputs_ = program_.outputs;
     ends_ = last_;
     find_blocks();
-    if (prepares_constants) prepare();
+    if (settings.prepares_constants) prepare();
     start_in_results();
+    for (const int input : settings.donated)
+      if (may_be_donated(input)) give_to_result(input);
     lay_out();
     for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
   }
@@ -81,6 +87,7 @@ class Executable::Planner {
       for (int& input : inputs) input = on_device(input);
     if (step.op->id == OpId::own && !step.op->takes_strides)
       for (int& input : inputs) input = row_major(input);
+    if (kernel_throws(step)) last_throwing_ = plan_.kernels_.size();
     add_kernel(*step.op, step.attributes, inputs, step.outputs);
   }
 
@@ -215,13 +222,101 @@ class Executable::Planner {
       changes_part = changes_part || replaces_part(*kernel.op);
       chain.push_back(at(*next));
     }
-    const auto is_it = [&](int other) { return other >= 0 && base_[at(other)] == output; };
-    if (!changes_part || std::count_if(program_.outputs.begin(), program_.outputs.end(), is_it) != 1) return;
+    // No other output may lie in a value that the chain overwrites, or in `output`.
+    const auto is_in_chain = [&](int other) {
+      return other >= 0 && (base_[at(other)] == at(program_.inputs[static_cast<std::size_t>(input)]) ||
+                            std::find(chain.begin(), chain.end(), base_[at(other)]) != chain.end());
+    };
+    if (!changes_part || std::count_if(program_.outputs.begin(), program_.outputs.end(), is_in_chain) != 1) return;
     for (const std::size_t v : chain) {
       plan_.places_[v].home = Home::input;
       plan_.places_[v].number = input;
     }
   }
+
+  // ---- donated inputs (ExecutableSettings::donated) ----
+  // A kernel may write to the memory of a donated input only if no later kernel throws, because
+  // after an error the compiled function itself runs with the inputs. Where memory is short, any
+  // kernel throws; then a run throws DonatedInputLost.
+
+  // Returns true if the kernel of this instruction may throw. An update at indices that an earlier
+  // update of an array of this shape has checked does not throw.
+  bool kernel_throws(const Program::Instruction& step) {
+    if (const Program* const native = native_program_of(step))
+      return std::any_of(native->instructions.begin(), native->instructions.end(),
+                         [](const auto& part) { return may_throw(part); });
+    if (dynamic_cast<const FusedAttributes*>(step.attributes.get())) return false;
+    if (step.op->id != OpId::dynamic_update_slice) return may_throw(step);
+    const bool is_checked = std::any_of(updates_.begin(), updates_.end(), [&](const Program::Instruction* other) {
+      return other->inputs[2] == step.inputs[2] &&
+             program_.variable(other->inputs[0]).shape == program_.variable(step.inputs[0]).shape &&
+             same_attributes(other->attributes.get(), step.attributes.get());
+    });
+    updates_.push_back(&step);
+    return !is_checked;
+  }
+
+  // Returns true if the input is row-major, no output is a view of it, and no output is computed in
+  // its memory yet.
+  bool may_be_donated(int input) const {
+    const std::size_t base = at(program_.inputs[static_cast<std::size_t>(input)]);
+    return plan_.places_[base].layout.is_contiguous() &&
+           std::find(plan_.written_inputs_.begin(), plan_.written_inputs_.end(), input) ==
+               plan_.written_inputs_.end() &&
+           std::none_of(program_.outputs.begin(), program_.outputs.end(),
+                        [&](int output) { return output >= 0 && base_[at(output)] == base; });
+  }
+
+  void compute_outputs_in_donated(int input) {
+    // The kernel that replaces a part of the input checks its indices before it writes.
+    const std::size_t base = at(program_.inputs[static_cast<std::size_t>(input)]);
+    if (last_[base] < 0 || (last_throwing_ != none && static_cast<std::size_t>(last_[base]) < last_throwing_)) return;
+    for (const int output : program_.outputs) {
+      if (output < 0 || plan_.places_[base_[at(output)]].home != Home::arena) continue;
+      compute_in_input(base_[at(output)], input);
+      if (plan_.places_[base_[at(output)]].home != Home::input) continue;
+      plan_.written_inputs_.push_back(input);
+      return overwrites_from(static_cast<std::size_t>(last_[base]) + 1);
+    }
+  }
+  void overwrites_from(std::size_t kernel) { plan_.overwrites_from_ = std::min(plan_.overwrites_from_, kernel); }
+
+  // Gives the memory of an input to a result of the same size that is written when no later kernel
+  // reads the input.
+  void give_to_result(int input) {
+    const std::size_t base = at(program_.inputs[static_cast<std::size_t>(input)]);
+    for (std::size_t r = 0; r < plan_.results_.size(); ++r) {
+      Result& result = plan_.results_[r];
+      const auto bytes = static_cast<std::uint64_t>(result.shape.elements()) * size_of(result.dtype);
+      if (result.donor >= 0 || bytes != variable(base).bytes()) continue;
+      const std::size_t first = first_writer(static_cast<int>(r));
+      if (last_throwing_ != none && first <= last_throwing_) continue;
+      const auto last = static_cast<std::size_t>(std::max(last_[base], 0));
+      if (last_[base] >= 0 && last >= first && (last != first || !may_write_over_input(first, base))) continue;
+      result.donor = input;
+      return overwrites_from(first);
+    }
+  }
+  // Returns true if kernel k, which reads the input `base`, may compute its output in that memory.
+  bool may_write_over_input(std::size_t k, std::size_t base) const {
+    const Kernel& kernel = plan_.kernels_[k];
+    const std::span<const int> read = read_by(kernel), made = made_by(kernel);
+    const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
+    const auto i = static_cast<std::size_t>(std::find(read.begin(), read.end(), static_cast<int>(base)) - read.begin());
+    return reads == 1 && i < read.size() && made.size() == 1 && block_of_[k] == none && may_write_over(kernel, i) &&
+           size_of(variable(base).dtype) == size_of(variable(at(made[0])).dtype);
+  }
+  // Returns the first kernel that writes to the storage of a result, or the first kernel of the row
+  // block of that kernel.
+  std::size_t first_writer(int result) const {
+    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k)
+      for (const int made : made_by(plan_.kernels_[k])) {
+        const Place& place = plan_.places_[base_[at(made)]];
+        if (place.home == Home::result && place.number == result) return block_of_[k] == none ? k : block_of_[k];
+      }
+    return 0;
+  }
+
   bool may_write_over(const Kernel& kernel, std::size_t input) const {
     return kernel.op->elementwise ||
            (kernel.op->reuses && plan_.device_ == cpu && kernel.op->reuses(kernel.attributes.get(), input));
@@ -478,10 +573,12 @@ class Executable::Planner {
   std::vector<Program::Variable> extra_;
   // For each kernel, the first kernel of its row block, or `none`.
   std::vector<std::size_t> block_of_;
+  std::size_t last_throwing_ = none;                  // the last kernel that may throw
+  std::vector<const Program::Instruction*> updates_;  // the dynamic_update_slice so far
 };
 
 void Executable::plan(const Program& program, std::span<const Strides> strides, const ExecutableSettings& settings) {
-  Planner(*this, program, strides).run(settings.over, settings.prepares_constants);
+  Planner(*this, program, strides).run(settings);
 }
 
 }  // namespace stave_detail

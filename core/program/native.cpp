@@ -453,4 +453,9 @@ NativeProgram with_native_code(Program program, std::span<const Strides> strides
   return result;
 }
 
+const Program* native_program_of(const Program::Instruction& instruction) {
+  return instruction.op == &op_native ? &static_cast<const NativeAttributes&>(*instruction.attributes).program
+                                      : nullptr;
+}
+
 }  // namespace stave_detail

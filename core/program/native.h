@@ -61,4 +61,7 @@ struct NativeProgram {
 NativeProgram with_native_code(Program program, std::span<const Strides> strides, Native native, double runs,
                                std::vector<std::string>* report = nullptr);
 
+/// Returns the program whose machine code an instruction runs; null if it is not machine code.
+const Program* native_program_of(const Program::Instruction& instruction);
+
 }  // namespace stave_detail

@@ -379,9 +379,9 @@ void Recordings::record_example(const EntryPtr& entry, std::span<const Tensor> l
 // function, or resume this replay later.
 class Recordings::Replay {
  public:
-  Replay(Entry& entry, std::span<const Tensor> leaves, CallEffectLog& asked)
+  Replay(Entry& entry, std::span<Tensor> leaves, CallEffectLog& asked)
       : entry_(entry), effect_log_(asked), lock_(entry.mutex), version_(entry.version), node_(entry.begin.get()),
-        arguments_(static_cast<int>(leaves.size())) {
+        leaves_(leaves), arguments_(static_cast<int>(leaves.size())) {
     values_.append(leaves.begin(), leaves.end());
   }
 
@@ -404,6 +404,8 @@ class Recordings::Replay {
       entry_.reset_misses();
     } catch (const NativeCodeError&) {
       throw;
+    } catch (const DonatedInputLost& lost) {  // f itself has no arguments to run with
+      std::rethrow_exception(lost.error);
     } catch (const std::exception& error) {
       if (entry_.signature.followed) entry_.failed(error.what());
       return std::nullopt;  // f itself will throw the error, and may catch it
@@ -435,11 +437,27 @@ class Recordings::Replay {
   }
 
   void perform() {
+    if (node_->returns()) return perform_last();
     last_made_ = node_->piece(values_);
-    if (node_->returns()) return;  // answer() takes them
     values_.reserve(static_cast<std::size_t>(entry_.most_variables));
     values_.resize(static_cast<std::size_t>(node_->end()));
     put(node_->piece.made, std::move(last_made_));
+  }
+
+  // Performs the piece of the last node. No other code uses the leaves that it reads, so they are
+  // taken out of `leaves_`; if an operation throws, they come back, and f itself can run.
+  void perform_last() {
+    const auto for_leaves = [&](const auto& f) {
+      for (const int variable : node_->piece.given)
+        if (variable < arguments_) f(leaves_[static_cast<std::size_t>(variable)], value(variable));
+    };
+    for_leaves([](Tensor& leaf, const Tensor&) { leaf = Tensor(); });
+    try {
+      last_made_ = node_->piece(values_);  // answer() takes them
+    } catch (const std::exception&) {
+      for_leaves([](Tensor& leaf, const Tensor& given) { leaf = given; });
+      throw;
+    }
   }
 
   // Evaluates the guard and returns the child node; null if there is none (side exit).
@@ -534,13 +552,14 @@ class Recordings::Replay {
   const std::uint64_t version_;
   TraceNode* node_;
   TraceNode* next_ = nullptr;
-  bool is_new_ = false;  // the last observed value should not be recorded: see Entry::missed
+  bool is_new_ = false;             // the last observed value should not be recorded: see Entry::missed
+  const std::span<Tensor> leaves_;  // the arguments of the call
   const int arguments_;
   SmallVector<Tensor, 8> values_;  // of the tree's variables, up to the last node's
   Outputs last_made_;              // what the last node's piece made
 };
 
-std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<const Tensor> leaves,
+std::optional<Recordings::Answer> Recordings::replay(const EntryPtr& entry, std::span<Tensor> leaves,
                                                      CallEffectLog& asked, bool& may_learn) {
   Replay replay(*entry, leaves, asked);
   std::optional<Answer> answer = replay.run();

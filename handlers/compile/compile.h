@@ -34,6 +34,11 @@
 // - A recording is valid for arguments of the shapes, dtypes, strides and structure that it was
 //   made with, and with equal numbers, strings and the like beside their tensors. A compiled
 //   function keeps recordings for the 64 such signatures that were used last.
+// - Donated arguments: a replay may take the memory of a tensor that is moved in and that nobody
+//   else holds, if the tensor is a whole array on the CPU. A result that replaces a part of it
+//   (dynamic_update_slice, scatter, x.at(i).set(y)) is computed there, and so is a result of the
+//   same size that is computed when the argument is not needed any more. Later operations must not
+//   be able to throw, except for updates whose indices were checked before.
 // - Under grad, jvp and vmap, f is recorded at an example (the values of one lane). Derivatives
 //   and batched forms of the recording are programs again, made at their first use. Such a program
 //   ends at each read and effect. compile(grad(f)) records f and its derivative together, and is
@@ -119,8 +124,10 @@ class Recordings {
     std::shared_ptr<const void> structure;
   };
   /// Replays the recordings. Returns nothing if no recorded path fits. `may_learn` then says
-  /// whether the path should be recorded.
-  static std::optional<Answer> replay(const EntryPtr& entry, std::span<const Tensor> leaves, CallEffectLog& effect_log,
+  /// whether the path should be recorded. A replay may take the memory of leaves that have no other
+  /// owner: a leaf is empty then, even if the replay throws. Where nothing is returned, the leaves
+  /// are as before.
+  static std::optional<Answer> replay(const EntryPtr& entry, std::span<Tensor> leaves, CallEffectLog& effect_log,
                                       bool& may_learn);
   /// Runs f, records it, and returns its results without notes. `structure` is called once f has
   /// run.
@@ -178,7 +185,7 @@ class Compiled {
   template <class Result, class... A>
   Result run(A&&... args) const {
     using Static = StaticArgumentsOf<Decayed<A>...>;
-    const std::vector<Tensor> leaves = all_leaves(args...);
+    std::vector<Tensor> leaves = all_leaves(args...);
     const auto same = [&](const StaticArguments& kept) { return Static::same(kept, args...); };
     const auto entry = recordings_->find(
         leaves, same, [&]() -> std::unique_ptr<StaticArguments> { return std::make_unique<Static>(args...); });
@@ -186,7 +193,13 @@ class Compiled {
     if (!entry) return plainly();
     CallEffectLog effect_log(recordings_->name());  // the effects of this call
     bool may_learn = true;
+    const bool donates = !options_.check && !Recordings::is_followed(*entry);
+    if (donates) (put_donated<A>(args, nullptr), ...);
     auto answer = Recordings::replay(entry, leaves, effect_log, may_learn);
+    if (donates && !answer) {
+      const Tensor* next = leaves.data();
+      ((next = put_donated<A>(args, next)), ...);
+    }
     if (!answer && !may_learn) return std::move(effect_log).run(plainly);
     if (!answer && Recordings::is_followed(*entry)) {
       Recordings::record_example(entry, leaves, effect_log, [&](std::span<const Tensor> examples) {
@@ -228,6 +241,26 @@ class Compiled {
     put(*result, outputs.data());
     return std::move(*result);
   }
+
+  // Replaces the tensors of an argument that is moved in by those from `next` on; null: by empty
+  // tensors, so that `leaves` are the only owners. Returns the tensors after those of the argument.
+  template <class A>
+  static const Tensor* put_donated(std::remove_reference_t<A>& arg, const Tensor* next) {
+    if constexpr (is_donated<A>) {
+      PutLeaves put{next};
+      put_leaves<true>(arg, put);
+      return put.next;
+    } else {
+      return next ? next + all_leaves(arg).size() : nullptr;
+    }
+  }
+  // A const argument, and a tree that shares objects with others, cannot give up its tensors.
+  template <class A>
+  static constexpr bool is_donated = [] {
+    if constexpr (std::is_lvalue_reference_v<A> || std::is_const_v<std::remove_reference_t<A>> || !is_tree<A>)
+      return false;
+    else return !may_share<Decayed<A>>;
+  }();
 
   template <class Result>
   static Result tree_copy(const Result& result) {

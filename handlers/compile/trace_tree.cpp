@@ -20,14 +20,34 @@ std::string bytes_of(const Tensor& x) {
   return bytes;
 }
 
-Outputs Piece::operator()(std::span<const Tensor> values) const {
-  std::span<const Tensor> inputs = values.first(given.size());
-  std::vector<Tensor> copies;
-  // The variables are ascending, so that these are the first ones if the last one is among them.
-  if (!given.empty() && given.back() != static_cast<int>(given.size()) - 1) {
-    for (const int variable : given) copies.push_back(values[static_cast<std::size_t>(variable)]);
-    inputs = copies;
+namespace {
+
+// Moves values of variables into a list, and back at its end.
+class MovedValues {
+ public:
+  MovedValues(std::span<Tensor> values, std::span<const int> variables) : values_(values), variables_(variables) {
+    for (const int variable : variables) moved_.push_back(std::move(values[static_cast<std::size_t>(variable)]));
   }
+  ~MovedValues() {
+    for (std::size_t i = 0; i < moved_.size(); ++i)
+      values_[static_cast<std::size_t>(variables_[i])] = std::move(moved_[i]);
+  }
+  MovedValues(const MovedValues&) = delete;
+  std::span<const Tensor> list() const { return moved_; }
+
+ private:
+  std::span<Tensor> values_;
+  std::span<const int> variables_;
+  Inputs moved_;
+};
+
+}  // namespace
+
+Outputs Piece::operator()(std::span<Tensor> values) const {
+  // The variables are ascending, so that these are the first ones if the last one is among them.
+  const bool are_first = given.empty() || given.back() == static_cast<int>(given.size()) - 1;
+  const MovedValues moved(values, are_first ? std::span<const int>() : given);
+  const std::span<const Tensor> inputs = are_first ? values.first(given.size()) : moved.list();
   if (closed_call) return (*closed_call)(inputs);
   return executable ? (*executable)(inputs) : program(inputs);
 }
@@ -412,13 +432,20 @@ class PieceMaker {
   std::unordered_map<int, int> others_;
 };
 
-void plan(Piece& piece, const PieceOptions& options) {
+// Plans a piece of a node. If the node returns, only the values of its outputs are used afterwards.
+void plan(Piece& piece, const TraceNode& node, const PieceOptions& options) {
   if (piece.closed_call || !Executable::admits(piece.program)) return;
   std::vector<Strides> strides;
-  for (const int variable : piece.given) strides.push_back(options.strides_of(variable));
+  std::vector<int> donated;
+  for (const int variable : piece.given) {
+    const bool is_result = std::find(node.outputs.begin(), node.outputs.end(), variable) != node.outputs.end();
+    if (node.returns() && !is_result) donated.push_back(static_cast<int>(strides.size()));
+    strides.push_back(options.strides_of(variable));
+  }
   piece.executable =
       std::make_unique<Executable>(piece.program, strides,
                                    ExecutableSettings{.name = options.settings.name,
+                                                      .donated = donated,
                                                       .native = options.settings.native,
                                                       .prepares_constants = options.settings.for_inference,
                                                       .native_report = options.native_report});
@@ -436,7 +463,7 @@ void prepare_trial(const TraceNode& node, ExceptionGuard& trial, const PieceOpti
   maker.add(std::move(step));
   for (const int variable : made) maker.make(variable);
   maker.end(options);
-  plan(trial.piece, options);
+  plan(trial.piece, node, options);
 }
 
 }  // namespace
@@ -459,7 +486,7 @@ void shorten(TraceNode& node, const PieceOptions& options) {
 
 void prepare(TraceNode& node, const PieceOptions& options) {
   if (!node.shortened) shorten(node, options);
-  plan(node.piece, options);
+  plan(node.piece, node, options);
   if (node.exception_guard) prepare_trial(node, *node.exception_guard, options);
   node.ready = true;
 }

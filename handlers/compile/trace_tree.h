@@ -35,8 +35,9 @@ struct Piece {
   // The program as one differentiable operation, which is used if transforms trace the call.
   ClosedCallPtr closed_call;
 
-  /// Runs the instructions on the values of the tree's variables.
-  Outputs operator()(std::span<const Tensor> values) const;
+  /// Runs the instructions on the values of the tree's variables. If the node returns, the values
+  /// that are not results are donated: see ExecutableSettings::donated.
+  Outputs operator()(std::span<Tensor> values) const;
 };
 
 /// Effect guard: an effect that ends a node.
