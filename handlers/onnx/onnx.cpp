@@ -166,7 +166,7 @@ OnnxModel load_onnx(const std::string& path) {
   const InputFile file("load_onnx", path);
   const StoragePtr mapping = file.size() > 0 ? map_file(file) : StoragePtr();
   const std::string folder = std::filesystem::absolute(path).parent_path().string();
-  OnnxFiles files(file.where(), mapping, folder);
+  OnnxFiles files(file.where(), folder);
   const std::string_view bytes =
       mapping ? std::string_view(static_cast<const char*>(mapping->data), mapping->bytes) : std::string_view();
   return OnnxModelMaker::make(read_onnx_file(bytes, files.where()), files);

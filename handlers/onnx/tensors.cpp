@@ -166,7 +166,8 @@ const StoragePtr& OnnxFiles::external_file(const std::string& location, const st
 }
 
 OnnxFiles::Located OnnxFiles::locate(const OnnxTensor& tensor, const std::string& name) {
-  if (!tensor.is_external) return {*tensor.raw, model_};
+  // In the model's file most elements would not be aligned. Copies let the file go.
+  if (!tensor.is_external) return {*tensor.raw, nullptr};
   const auto location = tensor.external.find("location");
   const StoragePtr& file = external_file(location == tensor.external.end() ? "" : location->second, name);
   const std::uint64_t size = file ? file->bytes : 0;

@@ -11,15 +11,13 @@
 
 namespace stave_detail {
 
-/// The files from which a model's tensors are read. Elements that lie in a file as kernels read
-/// them become views of the mapped file; others are copied.
+/// The files from which a model's tensors are read. Elements that lie in a file of external data as
+/// kernels read them become views of the mapped file; others are copied.
 class OnnxFiles {
  public:
-  /// Bytes in memory, without external data.
-  explicit OnnxFiles(std::string where) : where_(std::move(where)) {}
-  /// A mapped file, of which raw data are views. `folder` holds the files of external data.
-  OnnxFiles(std::string where, StoragePtr model, std::string folder)
-      : where_(std::move(where)), model_(std::move(model)), folder_(std::move(folder)) {}
+  /// `folder` holds the files of external data; empty: there are none.
+  explicit OnnxFiles(std::string where, std::string folder = {})
+      : where_(std::move(where)), folder_(std::move(folder)) {}
 
   /// Throws FileError if the data do not fit the shape, or if a file of external data is missing,
   /// too short, or outside of the model's folder. Throws DtypeError for an element type that Stave
@@ -39,7 +37,6 @@ class OnnxFiles {
   const StoragePtr& external_file(const std::string& location, const std::string& name);
 
   std::string where_;
-  StoragePtr model_;
   std::string folder_;
   std::map<std::string, StoragePtr> external_;
 };

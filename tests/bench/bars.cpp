@@ -27,6 +27,20 @@ double geometric_mean_over_peers(Times t) {
   return std::exp(logarithms / (static_cast<double>(t.size()) / (peers + 1)));
 }
 
+double slowest_over_peer(Times t) {
+  double most = 0;
+  for (std::size_t i = 0; i < t.size(); i += 2) most = std::max(most, t[i] / t[i + 1]);
+  return most;
+}
+/// The benchmarks of inference.cpp with these ends of names, each followed by that of onnxruntime.
+std::vector<std::string> onnx_models(std::initializer_list<const char*> ends) {
+  std::vector<std::string> names;
+  for (const std::string model : {"mlp", "resnet", "encoder"})
+    for (const char* const end : ends)
+      for (const char* const of : {"onnx_", "onnxruntime_"}) names.push_back(of + model + end);
+  return names;
+}
+
 /// Takes the time of a kernel on 2^16 elements, and a peer's times on 2^16 and on 2^12. The peer's
 /// cost of a call cancels in the difference.
 double over_kernel(Times t) { return t[0] / ((t[1] - t[2]) * 16 / 15); }
@@ -149,8 +163,16 @@ std::vector<Bar> all_bars() {
        {"matmul_1024", "sgemm_1024", "matmul_batched", "sgemm_in_turn", "sgemm_at_a_time"},
        least_product_speed},
       // quantized.cpp: at least 1.5 times as fast as the faster product with floats
-      {"quantized_4_vs_float", at_most, 2. / 3, {"quantized_vector_4", "float_vector", "sgemv_8192"}, over_fastest_peer},
-      {"quantized_8_vs_float", at_most, 2. / 3, {"quantized_vector_8", "float_vector", "sgemv_8192"}, over_fastest_peer},
+      {"quantized_4_vs_float",
+       at_most,
+       2. / 3,
+       {"quantized_vector_4", "float_vector", "sgemv_8192"},
+       over_fastest_peer},
+      {"quantized_8_vs_float",
+       at_most,
+       2. / 3,
+       {"quantized_vector_8", "float_vector", "sgemv_8192"},
+       over_fastest_peer},
       {"quantized_rows_vs_float",
        at_most,
        1.15,
@@ -293,6 +315,11 @@ std::vector<Bar> all_bars() {
        {"minilm_embeddings_compiled", "torch_minilm_embeddings", "minilm_products"},
        ratio},
       {"sentence_embeddings_eager_vs_torch", at_most, 1.25, {"minilm_embeddings", "torch_minilm_embeddings"}, ratio},
+      // inference.cpp
+      {"onnx_models_vs_onnxruntime", at_most, 1.0, onnx_models({"_1_1", "_1_2", "_32_1", "_32_2"}),
+       geometric_mean_over_peers<1>},
+      {"onnx_slowest_vs_onnxruntime", at_most, 1.3, onnx_models({"_1_1", "_1_2", "_32_1", "_32_2"}), slowest_over_peer},
+      {"onnx_memory_vs_onnxruntime", at_most, 1.2, onnx_models({"_1_memory", "_32_memory"}), slowest_over_peer},
       // nuts.cpp: each model beside the fastest of three ways to run NumPyro's chains
       {"nuts_vs_numpyro",
        at_least,

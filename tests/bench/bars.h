@@ -18,8 +18,9 @@ struct Bar {
   Side side;
   double limit;
   std::vector<std::string>
-      // Names of peers' benchmarks begin with "torch_", "jax_" or "scipy_", those on a GPU with
-      // "gpu_", those by MPI with "ranks_". All of these may be missing.
+      // Names of peers' benchmarks begin with "torch_", "jax_", "scipy_" or "onnxruntime_",
+      // those on a GPU with "gpu_", those of ONNX models with "onnx_", those by MPI with "ranks_".
+      // All of these may be missing.
       benchmarks;
   double (*measured)(Times t);
   // The benchmark in whose time the limit counts, for a bar that measures nanoseconds.

@@ -137,13 +137,14 @@ std::vector<double> all_of(const Rounds& rounds, const std::string& benchmark) {
 // ---- judging ------------------------------------------------------------------------------------
 
 bool is_of_peer(const std::string& benchmark) {
-  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_") || benchmark.starts_with("scipy_");
+  return benchmark.starts_with("torch_") || benchmark.starts_with("jax_") || benchmark.starts_with("scipy_") ||
+         benchmark.starts_with("onnxruntime_");
 }
 /// Returns true for benchmarks that need a peer, a device, a model's file or MPI, which may be
 /// missing.
 bool may_be_missing(const std::string& benchmark) {
   return is_of_peer(benchmark) || benchmark.starts_with("gpu_") || benchmark.starts_with("minilm_") ||
-         benchmark.starts_with("ranks_");
+         benchmark.starts_with("onnx_") || benchmark.starts_with("ranks_");
 }
 
 double time_of(const std::string& benchmark, const Bar& bar, const Samples& samples) {

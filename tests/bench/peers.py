@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from peer_models import JAX_MODELS, TORCH_MODELS
 from peer_numbers import JAX_NUMBERS, SCIPY_NUMBERS, TORCH_NUMBERS
 from peer_nuts import CHAINS, NUTS_MODELS
+from peer_onnx import ONNX, ONNX_MEMORY, memory
 from peer_operations import JAX, TORCH, norm_of
 
 JAX, TORCH = JAX | JAX_MODELS | JAX_NUMBERS, TORCH | TORCH_MODELS | TORCH_NUMBERS
@@ -170,7 +171,8 @@ PROGRAMS |= {f"torch_{name}": (make, 1) for name, make in TORCH.items()}
 PROGRAMS |= {f"jax_{name}": (make, 1) for name, make in JAX.items()}
 PROGRAMS |= {f"scipy_{name}": (make, 1) for name, make in SCIPY_NUMBERS.items()}
 PROGRAMS |= {f"jax_{name}": (make, lambda run: run.effective()) for name, make in NUTS_MODELS.items()}
-COMPARED = ({f"torch_{name}" for name in TORCH} | {f"jax_{name}" for name in JAX if not name.endswith("_few")}
+PROGRAMS |= {f"onnxruntime_{name}": (make, 1) for name, make in ONNX.items()}
+COMPARED = ({f"onnxruntime_{name}" for name in ONNX} | {f"torch_{name}" for name in TORCH} | {f"jax_{name}" for name in JAX if not name.endswith("_few")}
             | {f"scipy_{name}" for name in SCIPY_NUMBERS})
 
 if torch.cuda.is_available():
@@ -253,6 +255,8 @@ def main():
     samples = measure([name for name in names if name not in on_one_thread + parallel], arguments.repetitions,
                       arguments.min_time)
     cores = os.sched_getaffinity(0)
+    samples += [sample(f"onnxruntime_{name}", memory(*case), None) for name, case in ONNX_MEMORY.items()
+                if re.search(arguments.filter, f"onnxruntime_{name}")]
     samples += measured_apart(on_one_thread, arguments,
                               "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", {min(cores)})
     samples += measured_apart(parallel, arguments, f"--xla_force_host_platform_device_count={CHAINS}", cores)

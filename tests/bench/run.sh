@@ -12,7 +12,7 @@
 # of their own that finds it there. Bars against PyTorch and JAX need a Python that can import them
 # (pip install torch jax; PYTHON chooses the interpreter), those against SciPy also scipy. Bars
 # against NumPyro also need numpyro and arviz, and the bar against transformers needs that package
-# and a model, which is fetched. Bars whose needs are missing are skipped, as are bars of several
+# and a model, which is fetched; those against onnxruntime also need onnx and onnxruntime. Bars whose needs are missing are skipped, as are bars of several
 # processes without MPI.
 #
 # STAVE_CPU_ISA=avx2 measures Stave's kernels for AVX2, beside peers that are held to AVX2 as well.
@@ -59,13 +59,20 @@ quietly "Building the benchmarks" cmake --build build/bench --parallel "$(nproc)
 
 needs=$(build/bench/stave_bars --needs "$filter")
 with_peers=false
-if [[ $needs == *torch_* || $needs == *jax_* || $needs == *scipy_* ]]; then
+if [[ $needs == *torch_* || $needs == *jax_* || $needs == *scipy_* || $needs == *onnxruntime_* ]]; then
   if "$python" -c 'import torch' 2>/dev/null; then with_peers=true
   else echo "$python cannot import torch: bars against PyTorch and JAX are skipped" >&2; fi
 fi
 
 if [[ $needs == *minilm_* && -z ${STAVE_MINILM:-} ]] && bash examples/data/fetch_minilm.sh; then
   export STAVE_MINILM=$PWD/build/models/all-MiniLM-L6-v2
+fi
+
+if [[ $needs == *onnx_* && -z ${STAVE_ONNX_MODELS:-} ]]; then
+  if "$python" -c 'import onnx, onnxruntime' 2>/dev/null; then
+    mkdir -p build/models/onnx && "$python" tests/bench/onnx_models.py build/models/onnx
+    export STAVE_ONNX_MODELS=$PWD/build/models/onnx
+  else echo "$python cannot import onnx and onnxruntime: bars against onnxruntime are skipped" >&2; fi
 fi
 
 mkdir -p "$samples"
