@@ -102,6 +102,7 @@ struct Trees {
 Tensor aggregated(const NodeCall& n, const Trees& trees, const Tensor& at, const Tensor& weights,
                   const std::vector<Index>& leaves, const std::vector<Index>& targets, Index count,
                   const std::string& how) {
+  if (!weights.defined()) n.refuse("the leaves have no values");
   if (std::ssize(leaves) != weights.size() || std::ssize(targets) != weights.size() || count < 1)
     fail<ShapeError>("{} values are given for {} leaves and {} targets", weights.size(), leaves.size(), targets.size());
   for (const Index target : targets)
@@ -111,11 +112,11 @@ Tensor aggregated(const NodeCall& n, const Trees& trees, const Tensor& at, const
   const Tensor table = full({trees.size(), count}, missing, weights.dtype());
   const Tensor entries = stack({from(leaves), from(targets)}, -1);
   if (how == "SUM" || how == "AVERAGE") {
-    const Tensor total = sum(take(scatter_add(table, entries, weights), at), 1);
+    const Tensor total = sum(take(scatter_add(table, entries, reshape(weights, -1)), at), 1);
     return how == "SUM" ? total : total / static_cast<double>(trees.roots.size());
   }
   if (how != "MIN" && how != "MAX") n.refuse("there is no aggregate_function '{}'", how);
-  const Tensor values = take(scatter(table, entries, weights), at);
+  const Tensor values = take(scatter(table, entries, reshape(weights, -1)), at);
   const Tensor extreme = how == "MIN" ? (min)(values, 1) : (max)(values, 1);
   return where(isinf(extreme), zeros_like(extreme), extreme);
 }
@@ -238,6 +239,7 @@ Tensor tree_ensemble(const NodeCall& n) {
              no_leaf = list(n, "nodes_falseleafs"), target = list(n, "leaf_targetids");
   auto nan = list(n, "nodes_missing_value_tracks_true");
   if (nan.empty()) nan.resize(feature.size(), 0);
+  if (!n.has("nodes_splits") || !n.has("nodes_modes")) n.refuse("the nodes have no splits or modes");
   const auto splits = astype(n.tensor("nodes_splits"), float64).to_vector<double>();
   const auto modes = astype(n.tensor("nodes_modes"), int64).to_vector<Index>();
   std::vector<double> members;

@@ -193,3 +193,15 @@ write(
     leaky <alpha: float = 0.5> (a) => (b) { b = LeakyRelu <alpha: float = @alpha> (a) }""",
     {"x": floats(4)},
 )
+
+# Attributes that older opsets have, with their defaults: Slice begins at axis 0, and Clip ends at the largest number.
+x = floats(3, 4)
+x[1, 2] = np.inf
+write(
+    "opset9",
+    """<ir_version: 4, opset_import: ["" : 9]> old (float[3,4] x) => (float[2,2] y) {
+      clipped = Clip <min = -0.5> (x)
+      y = Slice <starts = [0, 1], ends = [2, 3]> (clipped)
+    }""",
+    {"x": x},
+)

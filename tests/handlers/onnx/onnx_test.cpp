@@ -102,6 +102,11 @@ INSTANTIATE_TEST_SUITE_P(All, OnnxModels,
                          testing::Values("mlp", "heads", "control_flow", "while", "functions", "quantized"),
                          [](const auto& model) { return std::string(model.param); });
 
+TEST(Onnx, OldOpsetsHaveTheirDefaults) {
+  const Example e("opset9");
+  expect_close(e.model(e.inputs), e.outputs);
+}
+
 TEST(Onnx, GradientsByWeightsAreThoseOfPyTorch) {
   const Example e("mlp");
   const auto loss = [&](const NamedTensors& w) {
