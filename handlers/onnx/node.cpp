@@ -136,6 +136,8 @@ const std::vector<Tensor>& NodeCall::sequence(std::size_t i) const {
 
 namespace {
 
+constexpr int attribute_of_tensor = 4;  // AttributeProto.TENSOR
+
 template <class T>
 std::vector<T> elements_of(const OnnxValue& value, const Tensor& x, Dtype dtype) {
   if (!value.known) return astype(x, dtype).to_vector<T>();
@@ -204,12 +206,14 @@ std::string NodeCall::text(std::string_view name, std::string_view otherwise) co
 std::optional<std::vector<Index>> NodeCall::integers(std::string_view name) const {
   const OnnxAttribute* const found = attribute(name);
   if (!found) return std::nullopt;
+  if (found->type == attribute_of_tensor) return elements_of<Index>(OnnxValue({}, true), tensor(name), int64);
   return std::vector<Index>(found->integers.begin(), found->integers.end());
 }
 
 std::vector<double> NodeCall::numbers(std::string_view name) const {
   const OnnxAttribute* const found = attribute(name);
   if (!found) return {};
+  if (found->type == attribute_of_tensor) return elements_of<double>(OnnxValue({}, true), tensor(name), float64);
   return {found->numbers.begin(), found->numbers.end()};
 }
 
@@ -230,10 +234,6 @@ Tensor NodeCall::tensor(std::string_view name) const {
       if (a.name == wanted && !a.reference.empty()) wanted = a.reference;
   }
   fail<FileError>("the attribute '{}' is not a tensor", name);
-}
-
-namespace {
-constexpr int attribute_of_tensor = 4;  // AttributeProto.TENSOR
 }
 
 Tensor NodeCall::parameter(const std::string& name) const {

@@ -146,7 +146,7 @@ class NodeCall {
   Index integer(std::string_view name) const;
   double number(std::string_view name, double otherwise) const;
   std::string text(std::string_view name, std::string_view otherwise) const;
-  /// The integers of an attribute; none if it is missing.
+  /// The integers of an attribute, a list or a tensor; none if it is missing.
   std::optional<std::vector<Index>> integers(std::string_view name) const;
   /// The integers of input i from opset `since` on, and of an attribute before; none if they are
   /// missing.
@@ -154,6 +154,7 @@ class NodeCall {
     if (opset() < since) return integers(name);
     return has(i) ? std::optional(integers(i)) : std::nullopt;
   }
+  /// The numbers of an attribute, a list or a tensor; no numbers if it is missing.
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> texts(std::string_view name) const;
   Tensor tensor(std::string_view name) const;  // an empty Tensor if it is missing

@@ -240,20 +240,26 @@ Tensor looked_up(const Tensor& x, const std::vector<K>& keys, const Tensor& valu
 
 Tensor label_encoder(const NodeCall& n) {
   if (n.has("keys_strings") || n.has("values_strings")) n.refuse("strings are not supported");
-  const auto list = [&](const std::string& kind) {
-    if (n.has(kind + "_tensor")) return n.tensor(kind + "_tensor");
-    if (const auto integers = n.integers(kind + "_int64s")) return from(*integers);
-    const std::vector<double> numbers = n.numbers(kind + "_floats");
-    return from(std::vector<float>(numbers.begin(), numbers.end()));
+  const auto are_integers = [&](const std::string& kind) {
+    return n.has(kind + "_int64s") || (n.has(kind + "_tensor") && is_integer(n.tensor(kind + "_tensor").dtype()));
   };
-  const Tensor keys = list("keys"), values = list("values");
-  if (keys.size() != values.size()) fail<ShapeError>("there are {} keys and {} values", keys.size(), values.size());
-  const Tensor otherwise = n.has("default_tensor")    ? n.tensor("default_tensor")
-                           : is_float(values.dtype()) ? tensor(n.number("default_float", -0.))
-                                                      : tensor(n.integer("default_int64", -1));
-  const Tensor missing = astype(reshape(otherwise, Shape()), values.dtype());
-  if (is_float(keys.dtype())) return looked_up(n(0), astype(keys, float64).to_vector<double>(), values, missing);
-  return looked_up(n(0), as_int64(keys).to_vector<Index>(), values, missing);
+  const auto attribute = [&](const std::string& kind) {
+    return kind + (n.has(kind + "_tensor") ? "_tensor" : are_integers(kind) ? "_int64s" : "_floats");
+  };
+  const bool integers = are_integers("values");
+  const Tensor values = n.has("values_tensor") ? n.tensor("values_tensor")
+                        : integers             ? from(*n.integers("values_int64s"))
+                                               : from(n.numbers("values_floats"));
+  const Tensor otherwise = n.has("default_tensor") ? n.tensor("default_tensor")
+                           : integers              ? tensor(n.integer("default_int64", -1))
+                                                   : tensor(n.number("default_float", -0.));
+  const auto look_up = [&](const auto& keys) {
+    if (std::ssize(keys) != values.size())
+      fail<ShapeError>("there are {} keys and {} values", keys.size(), values.size());
+    const Tensor y = looked_up(n(0), keys, values, reshape(otherwise, Shape()));
+    return astype(y, n.has("values_tensor") ? values.dtype() : integers ? int64 : float32);
+  };
+  return are_integers("keys") ? look_up(*n.integers(attribute("keys"))) : look_up(n.numbers(attribute("keys")));
 }
 
 constexpr OnnxOperator ml_rows[] = {

@@ -102,6 +102,7 @@ struct Trees {
 Tensor aggregated(const NodeCall& n, const Trees& trees, const Tensor& at, const Tensor& weights,
                   const std::vector<Index>& leaves, const std::vector<Index>& targets, Index count,
                   const std::string& how) {
+  if (!weights.defined()) n.refuse("the leaves have no values");
   if (std::ssize(leaves) != weights.size() || std::ssize(targets) != weights.size() || count < 1)
     fail<ShapeError>("{} values are given for {} leaves and {} targets", weights.size(), leaves.size(), targets.size());
   for (const Index target : targets)
@@ -111,11 +112,11 @@ Tensor aggregated(const NodeCall& n, const Trees& trees, const Tensor& at, const
   const Tensor table = full({trees.size(), count}, missing, weights.dtype());
   const Tensor entries = stack({from(leaves), from(targets)}, -1);
   if (how == "SUM" || how == "AVERAGE") {
-    const Tensor total = sum(take(scatter_add(table, entries, weights), at), 1);
+    const Tensor total = sum(take(scatter_add(table, entries, reshape(weights, -1)), at), 1);
     return how == "SUM" ? total : total / static_cast<double>(trees.roots.size());
   }
   if (how != "MIN" && how != "MAX") n.refuse("there is no aggregate_function '{}'", how);
-  const Tensor values = take(scatter(table, entries, weights), at);
+  const Tensor values = take(scatter(table, entries, reshape(weights, -1)), at);
   const Tensor extreme = how == "MIN" ? (min)(values, 1) : (max)(values, 1);
   return where(isinf(extreme), zeros_like(extreme), extreme);
 }
@@ -131,8 +132,14 @@ std::vector<Index> list(const NodeCall& n, std::string_view name) {
   return n.integers(name).value_or(std::vector<Index>());
 }
 
-void require_size(std::string_view name, std::size_t found, std::size_t wanted) {
-  if (found != wanted) fail<ShapeError>("the attribute '{}' has {} entries for {}", name, found, wanted);
+// The numbers of an attribute, or of a tensor NAME_as_tensor.
+std::vector<double> numbers(const NodeCall& n, const std::string& name) {
+  return n.numbers(n.has(name + "_as_tensor") ? name + "_as_tensor" : name);
+}
+
+void require_sizes(std::size_t wanted, std::initializer_list<std::pair<const char*, std::size_t>> sizes) {
+  for (const auto& [name, found] : sizes)
+    if (found != wanted) fail<ShapeError>("the attribute '{}' has {} entries for {}", name, found, wanted);
 }
 
 // The trees of TreeEnsembleRegressor and TreeEnsembleClassifier, whose nodes are named by a tree
@@ -147,17 +154,15 @@ struct NumberedTrees {
                no = list(n, "nodes_falsenodeids");
     auto nan = list(n, "nodes_missing_value_tracks_true");
     const auto modes = n.texts("nodes_modes");
-    const auto values = n.has("nodes_values_as_tensor")
-                            ? astype(n.tensor("nodes_values_as_tensor"), float64).to_vector<double>()
-                            : n.numbers("nodes_values");
+    const auto values = numbers(n, "nodes_values");
     if (nan.empty()) nan.resize(tree.size(), 0);
-    require_size("nodes_nodeids", number.size(), tree.size());
-    require_size("nodes_featureids", feature.size(), tree.size());
-    require_size("nodes_truenodeids", yes.size(), tree.size());
-    require_size("nodes_falsenodeids", no.size(), tree.size());
-    require_size("nodes_missing_value_tracks_true", nan.size(), tree.size());
-    require_size("nodes_modes", modes.size(), tree.size());
-    require_size("nodes_values", values.size(), tree.size());
+    require_sizes(tree.size(), {{"nodes_nodeids", number.size()},
+                                {"nodes_featureids", feature.size()},
+                                {"nodes_truenodeids", yes.size()},
+                                {"nodes_falsenodeids", no.size()},
+                                {"nodes_missing_value_tracks_true", nan.size()},
+                                {"nodes_modes", modes.size()},
+                                {"nodes_values", values.size()}});
     for (std::size_t i = 0; i < tree.size(); ++i) places.emplace(std::pair(tree[i], number[i]), static_cast<Index>(i));
     std::set<Index> below;
     for (std::size_t i = 0; i < tree.size(); ++i) {
@@ -191,7 +196,7 @@ Tensor rows_of(const NodeCall& n) {
 Tensor values_of(const NodeCall& n, const std::string& kind, Index count) {
   const NumberedTrees all(n);
   const auto tree = list(n, kind + "_treeids"), number = list(n, kind + "_nodeids");
-  require_size(kind + "_nodeids", number.size(), tree.size());
+  if (number.size() != tree.size()) fail<ShapeError>("{} leaves are in {} trees", number.size(), tree.size());
   std::vector<Index> leaves;
   for (std::size_t i = 0; i < tree.size(); ++i) leaves.push_back(all.place(tree[i], number[i]));
   return aggregated(n, all.trees, all.trees.leaves(rows_of(n)), n.parameter(kind + "_weights"), leaves,
@@ -205,7 +210,8 @@ Tensor tree_regressor(const NodeCall& n) {
 }
 
 // The class is the one of the largest score. With two classes of which only the first one has
-// values, these are the scores of the second one: its share if they are positive, or its logarithm.
+// values, these are the scores of the second one: its share if no value is negative, or a number
+// whose sign decides.
 OnnxValues tree_classifier(const NodeCall& n) {
   const auto count =
       static_cast<Index>(std::max(list(n, "classlabels_int64s").size(), n.texts("classlabels_strings").size()));
@@ -222,9 +228,7 @@ OnnxValues tree_classifier(const NodeCall& n) {
   Tensor score = scores(ellipsis, 0);
   if (base.defined() && base.size() != 1) n.refuse("there are {} base_values for one score", base.size());
   if (base.defined()) score = score + base[0];
-  const auto weights = n.has("class_weights_as_tensor")
-                           ? astype(n.tensor("class_weights_as_tensor"), float64).to_vector<double>()
-                           : n.numbers("class_weights");
+  const auto weights = numbers(n, "class_weights");
   const bool is_share = std::all_of(weights.begin(), weights.end(), [](double w) { return w >= 0; });
   return results({onnx_labels(n, "classlabels_int64s", score > (is_share ? 0.5 : 0.)),
                   astype(onnx_two_scores(score, how, is_share), float32)});
@@ -238,17 +242,15 @@ Tensor tree_ensemble(const NodeCall& n) {
              no_leaf = list(n, "nodes_falseleafs"), target = list(n, "leaf_targetids");
   auto nan = list(n, "nodes_missing_value_tracks_true");
   if (nan.empty()) nan.resize(feature.size(), 0);
-  const auto splits = astype(n.tensor("nodes_splits"), float64).to_vector<double>();
-  const auto modes = astype(n.tensor("nodes_modes"), int64).to_vector<Index>();
-  std::vector<double> members;
-  if (n.has("membership_values")) members = astype(n.tensor("membership_values"), float64).to_vector<double>();
-  require_size("nodes_splits", splits.size(), feature.size());
-  require_size("nodes_modes", modes.size(), feature.size());
-  require_size("nodes_truenodeids", yes.size(), feature.size());
-  require_size("nodes_falsenodeids", no.size(), feature.size());
-  require_size("nodes_trueleafs", yes_leaf.size(), feature.size());
-  require_size("nodes_falseleafs", no_leaf.size(), feature.size());
-  require_size("nodes_missing_value_tracks_true", nan.size(), feature.size());
+  const auto splits = n.numbers("nodes_splits"), members = n.numbers("membership_values");
+  const auto modes = list(n, "nodes_modes");
+  require_sizes(feature.size(), {{"nodes_splits", splits.size()},
+                                 {"nodes_modes", modes.size()},
+                                 {"nodes_truenodeids", yes.size()},
+                                 {"nodes_falsenodeids", no.size()},
+                                 {"nodes_trueleafs", yes_leaf.size()},
+                                 {"nodes_falseleafs", no_leaf.size()},
+                                 {"nodes_missing_value_tracks_true", nan.size()}});
   const auto nodes = static_cast<Index>(feature.size());
   std::vector<Index> leaves;
   const auto place = [&](Index number, Index is_leaf) { return is_leaf != 0 ? nodes + number : number; };

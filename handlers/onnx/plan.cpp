@@ -40,10 +40,12 @@ class Planner {
     OnnxGraphPlan& plan;
     Values* outer;
     std::map<std::string, int> places = {};
-    std::vector<int> last_uses = {};                   // for each place, the number of a node; -1: none
-    int node = -1;                                     // the number of the current node
-    std::map<int, OnnxType> narrow = {};               // the places of constants of narrow types
-    std::map<std::string, Tensor>* weights = nullptr;  // of the main graph
+    std::vector<int> last_uses = {};      // for each place, the number of a node; -1: none
+    int node = -1;                        // the number of the current node
+    std::map<int, OnnxType> narrow = {};  // the places of constants of narrow types
+
+    // The weights of the main graph; null in another graph.
+    std::map<std::string, Tensor>* weights = nullptr;
 
     int define(const std::string& name, const std::string& where) {
       if (!places.emplace(name, plan.places).second)

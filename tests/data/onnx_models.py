@@ -215,3 +215,15 @@ write(
     {"x": floats(2, 5, 20)},
     microsoft | {"zero": np.int64([0]), "sixteen": np.int64([16]), "two": np.int64([2])},
 )
+
+# Attributes that older opsets have, with their defaults: Slice begins at axis 0, and Clip ends at the largest number.
+x = floats(3, 4)
+x[1, 2] = np.inf
+write(
+    "opset9",
+    """<ir_version: 4, opset_import: ["" : 9]> old (float[3,4] x) => (float[2,2] y) {
+      clipped = Clip <min = -0.5> (x)
+      y = Slice <starts = [0, 1], ends = [2, 3]> (clipped)
+    }""",
+    {"x": x},
+)

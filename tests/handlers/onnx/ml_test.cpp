@@ -1,5 +1,6 @@
 // Models of ai.onnx.ml, as scikit-learn and XGBoost export them: values as onnxruntime computes
 // them, derivatives as scikit-learn does (tests/data/onnx_ml_models.py).
+#include <stave/handlers/observe/eval_shape.h>
 #include <stave/handlers/onnx/onnx.h>
 #include <stave/stave.h>
 
@@ -57,6 +58,16 @@ TEST_P(OnnxMlModels, AreBatched) {
   NamedTensors found = vmap([&](const Tensor& x) { return e(x(newaxis)); })(e.x());
   for (auto& [name, y] : found) y = squeeze(y, 1);
   expect_outputs(found, e, is_coupled());
+}
+
+// No element is read, so shapes and costs are known before anything runs.
+TEST_P(OnnxMlModels, HaveShapesWithoutValues) {
+  const Example e(GetParam());
+  const NamedTensors found = eval_shape([&](const Tensor& x) { return e(x); })(abstract(e.x().shape()));
+  for (const auto& [name, x] : found) {
+    EXPECT_EQ(x.dtype(), e.values.at("out_" + name).dtype()) << name;
+    EXPECT_EQ(x.shape(), e.values.at("out_" + name).shape()) << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OnnxMlModels,

@@ -105,6 +105,11 @@ INSTANTIATE_TEST_SUITE_P(All, OnnxModels,
                                          "matmul_n_bits"),
                          [](const auto& model) { return std::string(model.param); });
 
+TEST(Onnx, OldOpsetsHaveTheirDefaults) {
+  const Example e("opset9");
+  expect_close(e.model(e.inputs), e.outputs);
+}
+
 TEST(Onnx, GradientsByWeightsAreThoseOfPyTorch) {
   const Example e("mlp");
   const auto loss = [&](const NamedTensors& w) {
