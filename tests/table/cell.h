@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -62,6 +63,8 @@ class Random {
   std::mt19937_64 engine_;
 };
 
+class Derivatives;
+
 /// The inputs that all cells of one variant in one dtype and layout share.
 struct Case {
   const Row& row;
@@ -74,7 +77,10 @@ struct Case {
   std::vector<Tensor> tensors = {};
   // The inputs with respect to which derivatives are taken.
   std::vector<std::size_t> active = {};
+  /// What the checks of derivatives share; the first of them makes it (derivatives.cpp).
+  mutable std::shared_ptr<const Derivatives> derivatives = {};
 
+  Case(const Case&) = delete;  // the derivatives refer to the case
   Case(const Row& row, const Variant& variant, Dtype dtype, Layout layout);
 
   /// Values for input i, with its own shape or with axes of lanes added.

@@ -60,14 +60,14 @@ class Differences {
                     4 * h * h);
   }
 
-  /// dL/dx for weights w.
-  Arrays gradient(const Arrays& w) const {
-    return for_each_element([&](const Arrays& e) { return inner(w, along(e)).value; });
+  /// df/de for the unit vector e of each input element in turn.
+  std::vector<Arrays> columns() const {
+    return for_each_element([&](const Arrays& e) { return along(e); });
   }
 
-  /// Hu for weights w.
-  Arrays hessian_along(const Arrays& w, const Arrays& u) const {
-    return for_each_element([&](const Arrays& e) { return inner(w, along(e, u)).value; });
+  /// f''(e, u) for the unit vector e of each input element in turn.
+  std::vector<Arrays> columns_along(const Arrays& u) const {
+    return for_each_element([&](const Arrays& e) { return along(e, u); });
   }
 
  private:
@@ -106,26 +106,64 @@ class Differences {
 
   // The result of f for each unit vector.
   template <class F>
-  Arrays for_each_element(F f) const {
-    Arrays unit = c_.active_of(c_.arrays), result = unit;
+  std::vector<Arrays> for_each_element(F f) const {
+    Arrays unit = c_.active_of(c_.arrays);
     for (Array& x : unit) std::fill(x.values.begin(), x.values.end(), 0);
-    for (std::size_t k = 0; k < unit.size(); ++k)
-      for (std::size_t i = 0; i < unit[k].values.size(); ++i) {
-        unit[k].values[i] = 1;
-        result[k].values[i] = f(unit);
-        unit[k].values[i] = 0;
+    std::vector<Arrays> result;
+    for (Array& x : unit) {
+      if (c_.variant.elementwise) {
+        std::fill(x.values.begin(), x.values.end(), 1);
+        for (Arrays& column : parted(f(unit), x.shape)) result.push_back(std::move(column));
+        std::fill(x.values.begin(), x.values.end(), 0);
+        continue;
       }
+      for (Real& value : x.values) {
+        value = 1;
+        result.push_back(f(unit));
+        value = 0;
+      }
+    }
+    return result;
+  }
+
+  // The columns of a function whose outputs depend on one element of the input each: column i has
+  // the outputs at the positions to which element i is broadcast, and zeros elsewhere.
+  static std::vector<Arrays> parted(const Arrays& outputs, const Shape& input) {
+    Arrays zeros = outputs;
+    for (Array& y : zeros) std::fill(y.values.begin(), y.values.end(), 0);
+    std::vector<Arrays> result(static_cast<std::size_t>(input.elements()), zeros);
+    Real count = 0;
+    const Array numbers = make(float64, input, [&](const Shape&) { return count++; });
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      std::size_t at = 0;
+      for_each_position(outputs[k].shape, [&](const Shape& position) {
+        const auto element = static_cast<std::size_t>(numbers(broadcast_position(input, position)));
+        result[element][k].values[at] = outputs[k].values[at];
+        ++at;
+      });
+    }
     return result;
   }
 
   const Case& c_;
 };
 
-/// The active inputs, and the random directions and weights that the checks of their derivatives
-/// use.
-struct Derivation {
-  explicit Derivation(const Case& c)
-      : differences(c), primals(c.active_of(c.tensors)), outputs(to_arrays(c.call(c.tensors))) {
+}  // namespace
+
+/// The active inputs, the random directions and weights that the checks of their derivatives use,
+/// and the expected derivatives. Most of the time goes to the columns of differences, so the checks
+/// of a case share them.
+class Derivatives {
+ public:
+  std::vector<Tensor> primals;
+  Arrays outputs;
+  // Directions of the primals.
+  Arrays direction, other_direction;
+  // Weights of the outputs, and their direction.
+  Arrays weights, weights_direction;
+
+  explicit Derivatives(const Case& c)
+      : primals(c.active_of(c.tensors)), outputs(to_arrays(c.call(c.tensors))), case_(c), differences_(c) {
     expect_shapes(c);
     Random random(c.seed + "/derivative");
     const Arrays x = c.active_of(c.arrays);
@@ -135,6 +173,25 @@ struct Derivation {
     weights_direction = random.weights_like(outputs);
   }
 
+  /// J v
+  Arrays jvp(const Arrays& v) const { return differences_.along(v); }
+
+  /// f''(u, v)
+  Arrays second(const Arrays& u, const Arrays& v) const { return differences_.along(u, v); }
+
+  /// dL/dx for weights w.
+  Arrays gradient(const Arrays& w) const {
+    if (columns_.empty()) columns_ = differences_.columns();
+    return weighted(columns_, w);
+  }
+
+  /// H times `direction`, for `weights`.
+  Arrays hessian_along_direction() const {
+    if (second_columns_.empty()) second_columns_ = differences_.columns_along(direction);
+    return weighted(second_columns_, weights);
+  }
+
+ private:
   // Checks the shapes first, because the checks below pair elements of outputs
   // and of the reference.
   void expect_shapes(const Case& c) const {
@@ -145,17 +202,29 @@ struct Derivation {
     if (!agree) throw Mismatch("the outputs have other shapes or dtypes than the reference: see the cell `value`");
   }
 
-  Differences differences;
-  std::vector<Tensor> primals;
-  Arrays outputs;
-  // Directions of the primals.
-  Arrays direction, other_direction;
-  // Weights of the outputs, and their direction.
-  Arrays weights, weights_direction;
+  // <w, column> for each input element.
+  Arrays weighted(const std::vector<Arrays>& columns, const Arrays& w) const {
+    Arrays result = case_.active_of(case_.arrays);
+    auto column = columns.begin();
+    for (Array& x : result)
+      for (Real& value : x.values) value = inner(w, *column++).value;
+    return result;
+  }
+
+  const Case& case_;
+  Differences differences_;
+  mutable std::vector<Arrays> columns_, second_columns_;  // empty until they are needed
 };
 
+namespace {
+
+const Derivatives& derivatives_of(const Case& c) {
+  if (!c.derivatives) c.derivatives = std::make_shared<Derivatives>(c);
+  return *c.derivatives;
+}
+
 /// The float dtype with the lowest precision that a derivative passes through.
-Dtype precision_of(const Case& c, const Derivation& d) {
+Dtype precision_of(const Case& c, const Derivatives& d) {
   Dtype coarsest = float64;
   for (const Array& x : joined(c.active_of(c.arrays), d.outputs))
     if (is_float(x.dtype) && float_shape(x.dtype).digits < float_shape(coarsest).digits) coarsest = x.dtype;
@@ -181,20 +250,20 @@ void check_value(const Case& c) {
 }
 
 void check_jvp(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const FlatJvp jvp = jvp_flat([&](auto xs) { return c.call_active(xs); }, d.primals, to_tensors(d.direction));
   compare("the primal output", Kind::value, to_arrays(jvp.outputs), d.outputs, 0);
-  compare("tangent", Kind::first, to_arrays(jvp.tangents), d.differences.along(d.direction));
+  compare("tangent", Kind::first, to_arrays(jvp.tangents), d.jvp(d.direction));
 }
 
 void check_vjp(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const auto function = [&](std::span<const Tensor> xs) { return c.call_active(xs); };
   const FlatVjp vjp = vjp_flat(function, d.primals, "vjp");
   compare("the primal output", Kind::value, to_arrays(vjp.outputs), d.outputs, 0);
   const std::vector<Tensor> cotangents = cotangents_for(d.outputs, d.weights);
   const Arrays gradient = to_arrays(vjp.pullback(cotangents));
-  compare("cotangent", Kind::first, gradient, d.differences.gradient(d.weights));
+  compare("cotangent", Kind::first, gradient, d.gradient(d.weights));
   compare("cotangent, the second time", Kind::value, to_arrays(vjp.pullback(cotangents)), gradient, 0);
 
   const Arrays tangents = to_arrays(jvp_flat(function, d.primals, to_tensors(d.direction)).tangents);
@@ -204,7 +273,7 @@ void check_vjp(const Case& c) {
 namespace {
 
 /// (x, w) -> J'w
-auto pulled_back(const Case& c, const Derivation& d) {
+auto pulled_back(const Case& c, const Derivatives& d) {
   return [&c, &d](std::span<const Tensor> inputs) {
     const FlatVjp vjp = vjp_flat([&](auto xs) { return c.call_active(xs); }, inputs.first(d.primals.size()), "vjp");
     const std::vector<Tensor> gradient = vjp.pullback(inputs.subspan(d.primals.size()));
@@ -213,7 +282,7 @@ auto pulled_back(const Case& c, const Derivation& d) {
 }
 
 /// (x, v) -> Jv
-auto pushed_forward(const Case& c, const Derivation& d) {
+auto pushed_forward(const Case& c, const Derivatives& d) {
   return [&c, &d](std::span<const Tensor> inputs) {
     const std::size_t n = d.primals.size();
     return jvp_flat([&](auto xs) { return c.call_active(xs); }, inputs.first(n), inputs.subspan(n)).tangents;
@@ -223,21 +292,20 @@ auto pushed_forward(const Case& c, const Derivation& d) {
 }  // namespace
 
 void check_jvp_of_jvp(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const FlatJvp jvp = jvp_flat(pushed_forward(c, d), joined(d.primals, to_tensors(d.direction)),
                                joined(to_tensors(d.other_direction), to_tensors(d.direction)));
-  const Arrays expected = sum_of(d.differences.along(d.other_direction, d.direction), d.differences.along(d.direction));
+  const Arrays expected = sum_of(d.second(d.other_direction, d.direction), d.jvp(d.direction));
   compare("tangent of the tangent", Kind::second, to_arrays(jvp.tangents), expected);
 }
 
 void check_jvp_of_vjp(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const std::vector<Tensor> at = joined(d.primals, cotangents_for(d.outputs, d.weights));
   const auto along = [&](const Arrays& u, const std::vector<Tensor>& dw) {
     return to_arrays(jvp_flat(pulled_back(c, d), at, joined(to_tensors(u), dw)).tangents);
   };
-  const Arrays expected =
-      sum_of(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights_direction));
+  const Arrays expected = sum_of(d.hessian_along_direction(), d.gradient(d.weights_direction));
   compare("tangent of the cotangent", Kind::second, along(d.direction, cotangents_for(d.outputs, d.weights_direction)),
           expected);
 
@@ -247,23 +315,22 @@ void check_jvp_of_vjp(const Case& c) {
 }
 
 void check_vjp_of_jvp(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const FlatVjp vjp = vjp_flat(pushed_forward(c, d), joined(d.primals, to_tensors(d.direction)), "vjp");
-  const Arrays expected =
-      joined(d.differences.hessian_along(d.weights, d.direction), d.differences.gradient(d.weights));
+  const Arrays expected = joined(d.hessian_along_direction(), d.gradient(d.weights));
   compare("cotangent of the tangent", Kind::second, to_arrays(vjp.pullback(cotangents_for(d.outputs, d.weights))),
           expected);
 }
 
 void check_vjp_of_vjp(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const FlatVjp vjp = vjp_flat(pulled_back(c, d), joined(d.primals, cotangents_for(d.outputs, d.weights)), "vjp");
-  const Arrays expected = joined(d.differences.hessian_along(d.weights, d.direction), d.differences.along(d.direction));
+  const Arrays expected = joined(d.hessian_along_direction(), d.jvp(d.direction));
   compare("cotangent of the cotangent", Kind::second, to_arrays(vjp.pullback(to_tensors(d.direction))), expected);
 }
 
 void check_zero_derivative(const Case& c) {
-  const Derivation d(c);
+  const Derivatives& d = derivatives_of(c);
   const auto function = [&](std::span<const Tensor> xs) { return c.call_active(xs); };
   const auto zeros = [](Arrays xs) {
     for (Array& x : xs) std::fill(x.values.begin(), x.values.end(), 0);

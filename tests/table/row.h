@@ -55,6 +55,9 @@ struct Variant {
   std::function<Arrays(std::span<const Array> at, std::span<const Array>)> smooth = {};
   /// False for a piecewise constant function, whose derivative must be zero.
   bool differentiable = true;
+  /// True if each element of the result depends on the corresponding elements of the inputs alone,
+  /// which broadcast. Derivatives of the reference then take fewer differences.
+  bool elementwise = false;
   /// If not empty, the function refuses these inputs with an error that contains this text.
   std::string refusal = {};
 };

@@ -87,6 +87,7 @@ Variant variant_of(const Binary& f, Call call, const std::string& name, const In
           .reference = [formula = f.formula, result](auto xs) { return Arrays{mapped(result, xs[0], xs[1], formula)}; },
           .smooth = smooth_of(f, result),
           .differentiable = f.differentiable,
+          .elementwise = true,
           .refusal = f.refuses(promoted(left.dtype, right.dtype)) ? no_bits : ""};
 }
 

@@ -63,7 +63,8 @@ Variant variant_of(const Unary& f, Call call, Dtype dtype, const Shape& shape, c
           .inputs = {{dtype, shape, domain}},
           .call = [call](auto xs) { return call(xs[0]); },
           .reference = [formula = f.formula, result](auto xs) { return Arrays{mapped(result, xs[0], formula)}; },
-          .differentiable = f.differentiable};
+          .differentiable = f.differentiable,
+          .elementwise = true};
 }
 
 Row row_of(const Unary& f) {

@@ -168,6 +168,7 @@ Variant variant_of(const Function& f, Dtype dtype, const std::vector<Shape>& sha
   Variant variant;
   variant.call = f.call;
   variant.differentiable = f.differentiable;
+  variant.elementwise = true;
   for (std::size_t i = 0; i < f.domains.size(); ++i) {
     const Shape& shape = shapes[i % shapes.size()];
     variant.name += shape.str();
