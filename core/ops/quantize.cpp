@@ -119,14 +119,18 @@ Tensor vjp_quantized_matmul(const VjpContext& c, int input) {
   const auto& attributes = c.as<QuantizedAttributes>();
   if (input == 0) return product(c.ct(), weights_of(c.inputs, attributes), !attributes.transpose);
   if (input == 1) return c.zeros(1);
-  const Dtype dtype = stave_detail::computed_in(promote(c.dtype(0), c.dtype(2)));
-  const Tensor x = astype(c.in(0), dtype), t = astype(c.ct(), dtype);
-  const Index groups = c.shape(2).back();
-  const Tensor ct =
-      grouped(attributes.transpose ? matmul(matrix_transpose(t), x) : matmul(matrix_transpose(x), t), groups);
-  if (input == 3) return astype(sum(ct, -1), c.dtype(3));
-  const Tensor codes = codes_of(c.in(1), attributes.bits, groups, c.input_abstracts.size() == 3, dtype);
-  return astype(sum(ct * codes, -1), c.dtype(2));
+  return c.once([&] {
+    const Dtype dtype = stave_detail::computed_in(promote(c.dtype(0), c.dtype(2)));
+    const Tensor x = astype(c.in(0), dtype), t = astype(c.ct(), dtype);
+    const Index groups = c.shape(2).back();
+    const bool symmetric = c.input_abstracts.size() == 3;
+    const Tensor codes = codes_of(c.in(1), attributes.bits, groups, symmetric, dtype);
+    const Tensor ct =
+        grouped(attributes.transpose ? matmul(matrix_transpose(t), x) : matmul(matrix_transpose(x), t), groups);
+    Outputs cotangents{astype(sum(ct * codes, -1), c.dtype(2))};
+    if (!symmetric) cotangents.push_back(astype(sum(ct, -1), c.dtype(3)));
+    return cotangents;
+  })[static_cast<std::size_t>(input - 2)];
 }
 
 Outputs batch_quantized_matmul(const BatchContext& c) {
@@ -215,9 +219,8 @@ Quantized quantize(const Tensor& w, QuantizeOptions options) {
                            options.bits};
         }
         const Tensor low = (min)(wide, -1), high = (max)(wide, -1);
-
         const Tensor scales = options.symmetric ? astype(maximum(abs(low), abs(high)) / (zero - 1), dtype)
-                                                : astype(high / most - low / most, dtype);
+                                                : astype((high - low) / most, dtype);
         const Tensor biases = astype(low, dtype);
         const Tensor scale = astype(scales, wide.dtype()), divisor = as_column(where(scale == 0, 1, scale));
         const Tensor codes = options.symmetric
