@@ -44,6 +44,15 @@ void check_weights(const Quantized& w, const char* function) {
 // The number of weights of a row.
 Index row_length(const Quantized& w) { return w.packed.shape(-1) * (8 / w.bits); }
 
+// Throws unless the last axis of x fits the weights.
+void check_inner(const Tensor& x, const Quantized& w, bool transpose, const char* function) {
+  const Index n = w.packed.shape(-2), k = row_length(w), inner = transpose ? k : n;
+  if (x.shape(-1) != inner)
+    fail<ShapeError>("{}: x {} and weights {}{} do not fit: the last length of x, {}, must be {}", function, x.shape(),
+                     joined({without_last(w.packed.shape(), 2), Shape(n, k)}), transpose ? ", transposed," : "",
+                     x.shape(-1), inner);
+}
+
 // x [..., k] as [..., groups, group].
 Tensor grouped(const Tensor& x, Index groups) {
   const Index k = x.shape(-1);
@@ -88,13 +97,9 @@ void infer_quantized_matmul(const Call& call, SmallVector<Abstract, 1>& outputs)
   if (x.rank() < 2 || stack_of(x.shape()) != stack_of(w.packed.shape()))
     fail<ShapeError>("{}: x {} and codes {} must be matrices with equal leading axes here", call.op().name, x.shape(),
                      w.packed.shape());
-  const Index n = w.packed.shape(-2), k = row_length(w), inner = attributes.transpose ? k : n;
-  if (x.shape(-1) != inner)
-    fail<ShapeError>("{}: x {} and weights {}{} do not fit: the last length of x, {}, must be {}", call.op().name,
-                     x.shape(), stacked(stack_of(w.packed.shape()), {n, k}),
-                     attributes.transpose ? ", transposed," : "", x.shape(-1), inner);
+  check_inner(x, w, attributes.transpose, call.op().name);
   Shape shape = x.shape();
-  shape.back() = attributes.transpose ? n : k;
+  shape.back() = attributes.transpose ? w.packed.shape(-2) : row_length(w);
   outputs.push_back({std::move(shape), x.dtype()});
 }
 
@@ -119,14 +124,18 @@ Tensor vjp_quantized_matmul(const VjpContext& c, int input) {
   const auto& attributes = c.as<QuantizedAttributes>();
   if (input == 0) return product(c.ct(), weights_of(c.inputs, attributes), !attributes.transpose);
   if (input == 1) return c.zeros(1);
-  const Dtype dtype = stave_detail::computed_in(promote(c.dtype(0), c.dtype(2)));
-  const Tensor x = astype(c.in(0), dtype), t = astype(c.ct(), dtype);
-  const Index groups = c.shape(2).back();
-  const Tensor ct =
-      grouped(attributes.transpose ? matmul(matrix_transpose(t), x) : matmul(matrix_transpose(x), t), groups);
-  if (input == 3) return astype(sum(ct, -1), c.dtype(3));
-  const Tensor codes = codes_of(c.in(1), attributes.bits, groups, c.input_abstracts.size() == 3, dtype);
-  return astype(sum(ct * codes, -1), c.dtype(2));
+  return c.once([&] {
+    const Dtype dtype = stave_detail::computed_in(promote(c.dtype(0), c.dtype(2)));
+    const Tensor x = astype(c.in(0), dtype), t = astype(c.ct(), dtype);
+    const Index groups = c.shape(2).back();
+    const bool symmetric = c.input_abstracts.size() == 3;
+    const Tensor codes = codes_of(c.in(1), attributes.bits, groups, symmetric, dtype);
+    const Tensor ct =
+        grouped(attributes.transpose ? matmul(matrix_transpose(t), x) : matmul(matrix_transpose(x), t), groups);
+    Outputs cotangents{astype(sum(ct * codes, -1), c.dtype(2))};
+    if (!symmetric) cotangents.push_back(astype(sum(ct, -1), c.dtype(3)));
+    return cotangents;
+  })[static_cast<std::size_t>(input - 2)];
 }
 
 Outputs batch_quantized_matmul(const BatchContext& c) {
@@ -215,9 +224,8 @@ Quantized quantize(const Tensor& w, QuantizeOptions options) {
                            options.bits};
         }
         const Tensor low = (min)(wide, -1), high = (max)(wide, -1);
-
         const Tensor scales = options.symmetric ? astype(maximum(abs(low), abs(high)) / (zero - 1), dtype)
-                                                : astype(high / most - low / most, dtype);
+                                                : astype((high - low) / most, dtype);
         const Tensor biases = astype(low, dtype);
         const Tensor scale = astype(scales, wide.dtype()), divisor = as_column(where(scale == 0, 1, scale));
         const Tensor codes = options.symmetric
@@ -252,6 +260,7 @@ Tensor quantized_matmul(const Tensor& x, const Quantized& w, QuantizedMatmulOpti
       [&] {
         check_weights(w, function);
         if (x.rank() == 0) fail<ShapeError>("{}: x has rank 0, and no axis to sum over", function);
+        check_inner(x, w, options.transpose, function);
         const Tensor floats = floating(x), matrix = x.rank() == 1 ? expand_dims(floats, 0) : floats;
         Tensor y;
         if (x.device() == cpu) {

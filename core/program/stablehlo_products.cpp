@@ -1,4 +1,4 @@
-// Matrix products, convolutions, pooling and attention as StableHLO.
+// Matrix products, convolutions, pooling, attention and quantized weights as StableHLO.
 #include <algorithm>
 
 #include <stave/core/program/stablehlo_rules.h>
@@ -156,6 +156,36 @@ HloValues attention_gradient(const HloContext& c) {
   return {b.convert(by_q, c.dtype(0)), b.convert(by_k, c.dtype(1)), b.convert(by_v, c.dtype(2))};
 }
 
+// ---- quantized weights: see QuantizedAttributes ---------------------------------------------------
+
+// The halves of bytes [..., m] as bytes [..., 2 m], the low half of each first.
+HloValue halves(HloBuilder& b, const HloValue& bytes) {
+  Shape column = bytes.shape, row = bytes.shape;
+  column.push_back(1);
+  row.back() *= 2;
+  const HloValue low = b.both(bytes, b.full_like(bytes, 15));
+  const HloValue high = b.binary("shift_right_logical", bytes, b.full_like(bytes, 4));
+  const HloValue pairs[] = {b.reshape(low, column), b.reshape(high, column)};
+  return b.reshape(b.concatenate(pairs, column.size() - 1), row);
+}
+
+HloValues quantized_matmul(const HloContext& c) {
+  HloBuilder& b = c.b;
+  const auto& a = c.as<QuantizedAttributes>();
+  const Dtype wide = computed_in_floats(c.in(0).dtype);
+  const HloValue codes = a.bits == 4 ? halves(b, c.in(1)) : c.in(1);
+  Shape column = c.in(2).shape, groups = column;
+  column.push_back(1);
+  groups.push_back(groups.back() == 0 ? 0 : codes.shape.back() / groups.back());
+  const auto of_group = [&](const HloValue& x) { return b.reshape(b.convert(x, wide), column); };
+  HloValue w = b.convert(b.reshape(codes, groups), wide);
+  if (c.inputs.size() == 3) w = b.subtract(w, b.full_like(w, static_cast<double>(1 << (a.bits - 1))));
+  w = b.over("multiply", w, of_group(c.in(2)));
+  if (c.inputs.size() > 3) w = b.over("add", w, of_group(c.in(3)));
+  const HloValue product = b.matmul(b.convert(c.in(0), wide), b.reshape(w, codes.shape), false, a.transpose);
+  return {b.convert(product, c.dtype())};
+}
+
 }  // namespace
 
 HloRule hlo_rule_of_product(OpId id) {
@@ -166,6 +196,7 @@ HloRule hlo_rule_of_product(OpId id) {
     case OpId::argmax_pool: return pool;
     case OpId::attention: return attention;
     case OpId::attention_gradient: return attention_gradient;
+    case OpId::quantized_matmul: return quantized_matmul;
     default: return nullptr;
   }
 }

@@ -24,8 +24,7 @@ for bits in (4, 8):
         for kind in ("affine", "symmetric"):
             if kind == "affine":
                 biases = groups.min(-1)
-                # The operations of float32 in the order in which they are rounded.
-                scales = groups.max(-1) / np.float32(2**bits - 1) - biases / np.float32(2**bits - 1)
+                scales = (groups.max(-1) - biases) / np.float32(2**bits - 1)
                 divisor = np.where(scales == 0, np.float32(1), scales)[..., None]
                 codes = np.rint((groups - biases[..., None]) / divisor)
                 weights = codes.astype(np.float64) * scales[..., None] + biases[..., None]

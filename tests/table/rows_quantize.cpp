@@ -143,18 +143,19 @@ std::vector<Variant> dequantize_variants(Dtype dtype) {
               "codes are " + std::string(name_of(dtype)) + ", and must be uint8")};
 }
 
-Variant quantized(Dtype dtype, const Shape& shape, QuantizeOptions options) {
+/// The codes or, in another variant, scales and biases, which have derivatives.
+Variant quantized(Dtype dtype, const Shape& shape, QuantizeOptions options, bool codes) {
   const Index k = shape.back(), group = options.group_size == 0 ? k : options.group_size;
   const int bits = options.bits;
   const bool symmetric = options.symmetric;
   return {.name = shape.str() + " " + std::to_string(bits) + " bits in groups of " +
-                  std::to_string(options.group_size) + (symmetric ? " symmetric" : ""),
+                  std::to_string(options.group_size) + (symmetric ? " symmetric" : "") + (codes ? ": codes" : ""),
           .inputs = {{dtype, shape}},
           .call =
               [=](auto xs) {
                 const Quantized w = quantize(xs[0], options);
-                Outputs all{w.packed, w.scales};
-                if (w.biases) all.push_back(*w.biases);
+                Outputs all{codes ? w.packed : w.scales};
+                if (!codes && w.biases) all.push_back(*w.biases);
                 return all;
               },
           .reference =
@@ -194,21 +195,26 @@ Variant quantized(Dtype dtype, const Shape& shape, QuantizeOptions options) {
                   ++at.back();
                   return low + 16 * code(at);
                 });
-                Arrays all{packed, scales};
-                if (!symmetric) all.push_back(biases);
+                Arrays all{codes ? packed : scales};
+                if (!codes && !symmetric) all.push_back(biases);
                 return all;
-              }};
+              },
+          .differentiable = !codes};
 }
 
 std::vector<Variant> quantize_variants(Dtype dtype) {
-  return {quantized(dtype, {3, 8}, {.bits = 4, .group_size = 4}),
-          quantized(dtype, {2, 6}, {.bits = 8, .group_size = 0, .symmetric = true}),
-          quantized(dtype, {2, 2, 4}, {.bits = 8, .group_size = 2}),
-          quantized(dtype, {3, 4}, {.bits = 4, .group_size = 2, .symmetric = true}),
-          quantized(dtype, {0, 4}, {.bits = 4, .group_size = 2}),
-          quantized(dtype, {2, 0}, {.bits = 4, .group_size = 0, .symmetric = true}),
-          refused(
-              "", dtype, {}, [](const Tensor& x) { return quantize(x).packed; }, "weights [] must be matrices")};
+  std::vector<Variant> variants;
+  for (const bool codes : {false, true})
+    for (const Variant& variant : {quantized(dtype, {3, 8}, {.bits = 4, .group_size = 4}, codes),
+                                   quantized(dtype, {2, 6}, {.bits = 8, .group_size = 0, .symmetric = true}, codes),
+                                   quantized(dtype, {2, 2, 4}, {.bits = 8, .group_size = 2}, codes),
+                                   quantized(dtype, {3, 4}, {.bits = 4, .group_size = 2, .symmetric = true}, codes),
+                                   quantized(dtype, {0, 4}, {.bits = 4, .group_size = 2}, codes),
+                                   quantized(dtype, {2, 0}, {.bits = 4, .group_size = 0, .symmetric = true}, codes)})
+      variants.push_back(variant);
+  variants.push_back(refused(
+      "", dtype, {}, [](const Tensor& x) { return quantize(x).packed; }, "weights [] must be matrices"));
+  return variants;
 }
 
 }  // namespace

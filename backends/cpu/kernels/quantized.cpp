@@ -57,6 +57,7 @@ struct Quantized {
         group.elements(row.codes, i, elements);
         for (int p = 0; p < parts; ++p) elements[p].store(to + i + p * V::lanes);
       }
+#pragma GCC unroll 1
       for (; i < stop; ++i) to[i] = group.element(row.codes, i);
     }
   }
@@ -121,7 +122,9 @@ struct Quantized {
       const Index stop = (g + 1) * row.group < end ? (g + 1) * row.group : end;
       const Group group = group_of(row, g);
       i = add_rounds<rows, 1>(row, g, i, stop, x, x_step, sums);
+#pragma GCC unroll 1
       for (; i + step <= stop; i += step) add_step<rows>(row.codes, group, i, x, x_step, 0, sums);
+#pragma GCC unroll 1
       for (; i < stop; ++i) {
         const auto w = static_cast<double>(group.element(row.codes, i));
         for (int r = 0; r < rows; ++r) totals[r] += static_cast<double>(x[r * x_step + i]) * w;
@@ -148,12 +151,9 @@ struct Quantized {
                   Index out_step) {
     const T* const from = static_cast<const T*>(x);
     T* const to = static_cast<T*>(out);
-    switch (rows) {
-      case 1: return dot_rows<1>(row, n, from, x_step, to, out_step);
-      case 2: return dot_rows<2>(row, n, from, x_step, to, out_step);
-      case 3: return dot_rows<3>(row, n, from, x_step, to, out_step);
-      default: return dot_rows<4>(row, n, from, x_step, to, out_step);
-    }
+    if (rows == 4) return dot_rows<4>(row, n, from, x_step, to, out_step);
+    if (rows >= 2) dot_rows<2>(row, n, from, x_step, to, out_step);
+    if (rows % 2 == 1) dot_rows<1>(row, n, from + (rows - 1) * x_step, x_step, to + (rows - 1) * out_step, out_step);
   }
 
   static constexpr QuantizedKernels kernels() { return {unpack, dot}; }

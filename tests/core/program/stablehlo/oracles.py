@@ -39,6 +39,12 @@ def attention_gradient(*inputs):
     return jax.grad(lambda q, k, v: jnp.sin(attention(q, k, v, True)).sum(), (0, 1, 2))(*inputs)
 
 
+def quantized_matmul(x, packed, scales, biases):
+    codes = jnp.stack([packed & 15, packed >> 4], -1).reshape(*scales.shape, -1)
+    w = codes * scales[..., None] + biases[..., None]
+    return [x @ w.reshape(packed.shape[0], -1).T]
+
+
 def convolution_gradient(*inputs):
     def f(w, image):
         y = jax.nn.relu(jax.lax.conv_general_dilated(image, w, (1, 1), "SAME"))

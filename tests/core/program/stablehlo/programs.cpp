@@ -77,6 +77,11 @@ void add_models() {
     return sum(sin(scaled_dot_product_attention(q, k, v, {.causal = true})));
   };
   add("attention_gradient", grad<0, 1, 2>(attend), some({2, 5, 4}, 0), some({2, 5, 4}, 1), some({2, 5, 3}, 2));
+  const auto quantized = [](const Tensor& t, const Tensor& codes, const Tensor& scales, const Tensor& biases) {
+    return quantized_matmul(t, {codes, scales, biases, 4});
+  };
+  add("quantized_matmul", quantized, some({2, 8}, 0), astype(random_bits(Key(1), {3, 4}), uint8), some({3, 2}, 1),
+      some({3, 2}, 2));
 
   const auto network = [](const Tensor& w, const Tensor& image) {
     return sum(square(max_pool(relu(conv(image, w, {.padding = 1})), 2)));

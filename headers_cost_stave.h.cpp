@@ -1,0 +1,1 @@
+#include <stave/stave.h>
