@@ -57,6 +57,7 @@ class Attention {
     largest_.assign(static_cast<std::size_t>(count), -infinity);
     weight_.assign(static_cast<std::size_t>(count), 0);
     for_keys(first, count, [&](Index key, Index width) {
+      if (excludes_all(matrix, first, count, key, width)) return;
       scores(matrix, q, first, key, width);
       shift_by_largest();
       exponentials();
@@ -183,6 +184,19 @@ class Attention {
     Index matrix, query, key;
   };
   bool excludes() const { return mask_ || attributes_.causal; }
+  /// Returns true if a mask of bools excludes all keys of a block for all its queries. Such a block
+  /// would only add zeros. A cache of keys has many of them, since its end is not in use yet.
+  bool excludes_all(Index matrix, Index first, Index count, Index key, Index width) const {
+    if (!mask_ || mask_->dtype != stave::bool_) return false;
+    const MatrixRows mask(*mask_, matrix, first, count);
+    const Index step = mask_->strides.back();
+    for (Index i = 0; i < count; ++i) {
+      const char* const takes_part = mask.at(i, key);
+      for (Index j = 0; j < width; ++j)
+        if (takes_part[j * step]) return false;
+    }
+    return true;
+  }
   /// Sets found[j] to whether the query attends to key place.key + j, for j < width.
   void find_part(const Place& place, Index query, Index width, std::vector<char>& found) {
     found.assign(static_cast<std::size_t>(width), 1);

@@ -38,8 +38,9 @@ namespace {
 // The largest number of terms of a sum for which the library's own loop is faster than BLAS, which
 // first clears the result and copies the operands.
 constexpr Index few_terms = 8;
-// The least number of multiplications for which a separate task pays.
-constexpr Index least_work = Index{1} << 19;
+// The least number of multiplications for which a separate task pays. A product with a vector reads
+// as many elements from memory.
+constexpr Index least_work = Index{1} << 19, least_work_with_vector = cheap_grain;
 constexpr Index largest_tile = 1024, smallest_tile = 64;
 
 /// A batched product: the first matrix of each operand, and the batch axes. The operands of these
@@ -233,23 +234,42 @@ struct SumOf<ComplexElement<T>> {
   using Type = ComplexElement<double>;
 };
 
+/// Returns true if out = a b is the product of dense rows (or columns) with a dense vector, which the
+/// library's own loop computes.
+template <class T>
+bool is_vector_product(const Matrix& a, const Matrix& b) {
+  constexpr bool is_real = std::is_same_v<T, float> || std::is_same_v<T, double>;
+  return is_real && (a.rows == 1) != (b.columns == 1) && a.column_step == 1 && b.row_step == 1;
+}
+template <class T>
+void multiply_by_vector(T* out, Index out_step, Matrix a, Matrix b) {
+  const auto multiply = kernels().multiply_vector[static_cast<int>(sizeof(T) == 4 ? Dtype::float32 : Dtype::float64)];
+  if (b.columns == 1) multiply(out, out_step, a.data, a.row_step, b.data, a.rows, a.columns);
+  else multiply(out, 1, b.data, b.column_step, a.data, b.columns, a.columns);
+}
+
 /// Computes out = a b. Long sums are computed in pieces, which are added in double, so that sums of
 /// any length are accurate, for any layout of the operands.
 template <class T>
 void multiply_pieces(T* out, Index out_step, const Matrix& a, const Matrix& b) {
   constexpr Index most_int = std::numeric_limits<int>::max();
   // The number of terms of a piece. In a product with a vector, BLAS adds the terms one by one, and
-  // otherwise in groups of some hundred, with smaller rounding errors.
-  Index longest = a.rows == 1 || b.columns == 1 ? 1024 : 4096;
-  if (a.columns <= longest && out_step <= most_int) return multiply_part(out, out_step, a, b);
+  // otherwise in groups of some hundred, with smaller rounding errors. The library's own loop has a
+  // sum for each lane of a vector.
+  const bool by_vector = is_vector_product<T>(a, b);
+  const Index longest = by_vector                       ? 256 * kernels().vector_bytes / Index{sizeof(T)}
+                        : a.rows == 1 || b.columns == 1 ? 1024
+                                                        : 4096;
+  const auto multiply = by_vector ? multiply_by_vector<T> : multiply_part<T>;
+  if (a.columns <= longest && (by_vector || out_step <= most_int)) return multiply(out, out_step, a, b);
   auto count = static_cast<std::size_t>(a.rows * b.columns);
   using Sum = typename SumOf<T>::Type;
   auto sums = std::make_unique<Sum[]>(count);
   auto piece = std::make_unique_for_overwrite<T[]>(count);
   for (Index first = 0; first < a.columns; first += longest) {
     Index length = std::min(longest, a.columns - first);
-    multiply_part(piece.get(), b.columns, a.part(0, a.rows, first, length, sizeof(T)),
-                  b.part(first, length, 0, b.columns, sizeof(T)));
+    multiply(piece.get(), b.columns, a.part(0, a.rows, first, length, sizeof(T)),
+             b.part(first, length, 0, b.columns, sizeof(T)));
     for (std::size_t i = 0; i < count; ++i) sums[i] = sums[i] + static_cast<Sum>(piece[i]);
   }
   for (Index row = 0; row < a.rows; ++row)
@@ -281,6 +301,11 @@ class FloatProducts {
     if (settings.packed) kernel_ = &kernels().panel_product[static_cast<int>(p.dtype)];
     else if (!has_few_terms_) kernel_ = kernel_before_blas(p);
     const Index threads = thread_count(), unit = kernel_ ? kernel_->columns : 1;
+    if (has_vector()) {
+      Index& longer = rows_ >= columns_ ? rows_ : columns_;
+      const Index share = (std::max(p.m(), p.n()) + threads - 1) / threads;
+      longer = std::min(longer, (share + smallest_tile - 1) / smallest_tile * smallest_tile);
+    }
     while (std::max(rows_, columns_) > smallest_tile && tiles() < 4 * threads && tiles() % threads != 0) {
       if (rows_ >= columns_) rows_ = (rows_ + 1) / 2;
       else columns_ = ((columns_ + 1) / 2 + unit - 1) / unit * unit;
@@ -288,6 +313,7 @@ class FloatProducts {
   }
   void run() const {
     Index each = tiles_down() * tiles_across(), work = rows_ * columns_ * p_.k();
+    const Index least = has_vector() ? least_work_with_vector : least_work;
     auto multiply_tiles = [&](Index first, Index last) {
       TileWalk walk = batch_;
       walk.seek(first / each);
@@ -298,11 +324,12 @@ class FloatProducts {
     };
     SingleThreadedBlas guard;
     stave_detail::on_thread_stack([&] {  // BLAS may need more stack than a fiber has.
-      parallel_for(batch_.count() * each, std::max<Index>(1, least_work / work), multiply_tiles);
+      parallel_for(batch_.count() * each, std::max<Index>(1, least / work), multiply_tiles);
     });
   }
 
  private:
+  bool has_vector() const { return p_.m() == 1 || p_.n() == 1; }
   Index tiles_down() const { return (p_.m() + rows_ - 1) / rows_; }
   Index tiles_across() const { return (p_.n() + columns_ - 1) / columns_; }
   Index tiles() const { return batch_.count() * tiles_down() * tiles_across(); }

@@ -320,6 +320,13 @@ std::vector<Bar> all_bars() {
        geometric_mean_over_peers<1>},
       {"onnx_slowest_vs_onnxruntime", at_most, 1.3, onnx_models({"_1_1", "_1_2", "_32_1", "_32_2"}), slowest_over_peer},
       {"onnx_memory_vs_onnxruntime", at_most, 1.2, onnx_models({"_1_memory", "_32_memory"}), slowest_over_peer},
+      // decoding.cpp: on as many threads; the time of the products alone is only printed
+      {"decoding_step_vs_torch", at_most, 0.6, {"decoding_step", "torch_decoding_step", "decoding_products"}, ratio},
+      {"decoding_step_one_thread_vs_torch",
+       at_most,
+       0.7,
+       {"decoding_step_one_thread", "torch_decoding_step_one_thread"},
+       ratio},
       // nuts.cpp: each model beside the fastest of three ways to run NumPyro's chains
       {"nuts_vs_numpyro",
        at_least,

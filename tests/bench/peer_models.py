@@ -87,7 +87,57 @@ def torch_minilm_embeddings():
     return embed
 
 
-TORCH_MODELS = {"transformer_step": torch_transformer_step}
+# ---- a step of decoding, with a cache of fixed size ----------------------------------------------
+
+def torch_decoding_step():
+    layers, width, inner, vocabulary, heads, key_heads, size, context, position = 12, 512, 1408, 8192, 8, 2, 64, 512, 256
+    weights = lambda to, of: torch.from_numpy(scattered((to, of), 2 / of ** 0.5))
+    shapes = {"q": (width, width), "k": (key_heads * size, width), "v": (key_heads * size, width), "o": (width, width),
+              "gate": (inner, width), "up": (inner, width), "down": (width, inner)}
+    table, head, ones = weights(vocabulary, width), weights(vocabulary, width), torch.ones(width)
+    blocks = [{name: weights(*shape) for name, shape in shapes.items()} for _ in range(layers)]
+    keys, values = ([torch.zeros(1, key_heads, context, size) for _ in range(layers)] for _ in range(2))
+    frequencies = 10000.0 ** (torch.arange(0, size, 2).float() / -size)
+    token = torch.tensor([17])
+
+    def rotated(x, cosines, sines):
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cosines - b * sines, b * cosines + a * sines), -1)
+
+    @torch.inference_mode()
+    def step():
+        cosines, sines = (position * frequencies).cos(), (position * frequencies).sin()
+        split = lambda x: x.view(1, 1, -1, size).transpose(1, 2)
+        x = F.embedding(token, table)
+        for block, seen_keys, seen_values in zip(blocks, keys, values):
+            y = F.rms_norm(x, (width,), ones, 1e-6)
+            q = rotated(split(F.linear(y, block["q"])), cosines, sines)
+            seen_keys[:, :, position:position + 1] = rotated(split(F.linear(y, block["k"])), cosines, sines)
+            seen_values[:, :, position:position + 1] = split(F.linear(y, block["v"]))
+            mixed = F.scaled_dot_product_attention(q, seen_keys[:, :, :position + 1], seen_values[:, :, :position + 1],
+                                                   enable_gqa=True)
+            x = x + F.linear(mixed.transpose(1, 2).reshape(1, width), block["o"])
+            z = F.rms_norm(x, (width,), ones, 1e-6)
+            x = x + F.linear(F.silu(F.linear(z, block["gate"])) * F.linear(z, block["up"]), block["down"])
+        return F.linear(F.rms_norm(x, (width,), ones, 1e-6), head)
+    return step
+
+
+def torch_decoding_step_one_thread():
+    step = torch_decoding_step()
+
+    def on_one_thread():
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return step()
+        finally:
+            torch.set_num_threads(threads)
+    return on_one_thread
+
+
+TORCH_MODELS = {"transformer_step": torch_transformer_step, "decoding_step": torch_decoding_step,
+                "decoding_step_one_thread": torch_decoding_step_one_thread}
 if "STAVE_MINILM" in os.environ and importlib.util.find_spec("transformers"):
     TORCH_MODELS["minilm_embeddings"] = torch_minilm_embeddings
 JAX_MODELS = {}

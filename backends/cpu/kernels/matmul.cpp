@@ -1,6 +1,7 @@
 // The inner loops of the matmuls that BLAS does not compute: those of integers, tiny ones, for
-// which a call of BLAS costs more than the arithmetic, and those whose sums have few terms, for
-// which BLAS copies and clears more memory than it multiplies.
+// which a call of BLAS costs more than the arithmetic, those whose sums have few terms, for
+// which BLAS copies and clears more memory than it multiplies, and those of dense rows with a
+// vector, which wait for memory.
 #include <stave/backends/cpu/kernels/fill.h>
 
 #include <machine.h>
@@ -92,6 +93,45 @@ void few_terms_matmul(void* out, const void* a, const void* b, Index m, Index k,
     few_terms_rows<T, 1>(to + i * out_step, left + i * a_row, right, k, n, out_step, a_row, a_column, b_row);
 }
 
+/// Returns the sum of the elements of a vector of so many bytes, adding its halves.
+template <class T, std::size_t bytes, class Raw>
+STAVE_INLINE T sum_across(Raw v) {
+  if constexpr (bytes == 2 * sizeof(T)) return v[0] + v[1];
+  else {
+    typedef T Half __attribute__((vector_size(bytes / 2)));
+    Half halves[2];
+    __builtin_memcpy(halves, &v, bytes);
+    return sum_across<T, bytes / 2>(halves[0] + halves[1]);
+  }
+}
+/// Multiplies `height` rows of a by x. With fewer rows at a time, the processor would have less
+/// memory to read ahead.
+template <class T, int height>
+STAVE_INLINE void vector_rows(T* out, Index out_step, const T* a, Index a_row, const T* x, Index n) {
+  using V = Vec<T>;
+  constexpr Index lanes = V::lanes;
+  V sums[height];
+  for (V& sum : sums) sum = V(0);
+  Index j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const V factor = V::load(x + j);
+    for (int r = 0; r < height; ++r) sums[r] = sums[r] + V::load(a + r * a_row + j) * factor;
+  }
+  if (j < n) {
+    const V factor = load_some<T>(x + j, n - j);
+    for (int r = 0; r < height; ++r) sums[r] = sums[r] + load_some<T>(a + r * a_row + j, n - j) * factor;
+  }
+  for (int r = 0; r < height; ++r) out[r * out_step] = sum_across<T, sizeof(V)>(sums[r].raw);
+}
+template <class T>
+void multiply_vector(void* out, Index out_step, const void* a, Index a_row, const void* x, Index rows, Index n) {
+  auto* to = static_cast<T*>(out);
+  auto *from = static_cast<const T*>(a), *vector = static_cast<const T*>(x);
+  Index i = 0;
+  for (; i + 4 <= rows; i += 4) vector_rows<T, 4>(to + i * out_step, out_step, from + i * a_row, a_row, vector, n);
+  for (; i < rows; ++i) vector_rows<T, 1>(to + i * out_step, out_step, from + i * a_row, a_row, vector, n);
+}
+
 template <class T>
 void fill_type(stave_cpu::Kernels& table, Dtype dtype) {
   table.multiply_add[static_cast<int>(dtype)] = multiply_add<T>;
@@ -106,6 +146,8 @@ void fill_matmul(stave_cpu::Kernels& table) {
   fill_type<double>(table, Dtype::float64);
   table.few_terms_matmul[static_cast<int>(Dtype::float32)] = few_terms_matmul<float>;
   table.few_terms_matmul[static_cast<int>(Dtype::float64)] = few_terms_matmul<double>;
+  table.multiply_vector[static_cast<int>(Dtype::float32)] = multiply_vector<float>;
+  table.multiply_vector[static_cast<int>(Dtype::float64)] = multiply_vector<double>;
 }
 
 }  // namespace STAVE_KERNELS

@@ -89,6 +89,20 @@ TEST(Attention, EqualsTheSoftmaxOfTheFullScoreMatrix) {
   }
 }
 
+// Masks that exclude whole blocks of keys, like that of a cache that is not full. The excluded keys
+// and values are NaN.
+TEST(Attention, MasksMayExcludeBlocksOfKeys) {
+  const Index keys = 700;
+  const Tensor q = sin(counted({2, 3, 4})), k = cos(counted({2, keys, 4})), v = sin(2 * counted({2, keys, 3}));
+  const Tensor key = arange(keys);
+  for (T taken : {key <= 0, key <= 255, key == 256, key <= 511, key > 300, key > 512, logical_or(key<9, key> 690)}) {
+    const Tensor mask = broadcast_to(taken, {3, keys}), rows = expand_dims(taken, 1);
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_THAT(scaled_dot_product_attention(q, where(rows, k, nan), where(rows, v, nan), {.mask = mask}),
+                IsNear(dense(q, k, v, mask)));
+  }
+}
+
 TEST(Attention, BroadcastsLeadingAxes) {
   const Tensor q = normal(Key(1), {3, 1, 5, 4}, float64), k = normal(Key(2), {2, 6, 4}, float64),
                v = normal(Key(3), {6, 3}, float64);

@@ -58,6 +58,23 @@ TEST(Matmul, EqualsThreeLoopsForManySizes) {
       }
 }
 
+// Products of dense rows with a vector, of every remainder of rows and of terms; long ones are
+// computed in pieces and on several threads. Sums of these integers are exact.
+TEST(Matmul, MultipliesRowsByAVector) {
+  for (const Dtype dtype : {float32, float64})
+    for (Index rows : {2, 3, 4, 5, 67, 300})
+      for (Index terms : {2, 15, 16, 17, 63, 1000, 5003, 40001}) {
+        const Tensor wide = sample({rows, terms + 3}, dtype), a = wide(slice(), slice(1, terms + 1)),
+                     x = sample({terms, 1}, dtype);
+        const std::vector<double> expected = product(contiguous(a), x);
+        EXPECT_EQ(values(matmul(a, x)), expected) << dtype << " " << rows << " " << terms;
+        EXPECT_EQ(values(matmul(transpose(x), transpose(a))), expected) << dtype << " " << rows << " " << terms;
+        EXPECT_EQ(values(matmul(contiguous(a), x(slice(), 0))), expected) << dtype << " " << rows << " " << terms;
+        const Tensor apart = repeat(x, 2, 1)(slice(), slice(1));  // a vector that is not dense
+        EXPECT_EQ(values(matmul(a, apart)), expected) << dtype << " " << rows << " " << terms;
+      }
+}
+
 TEST(Matmul, SupportsEveryDtype) {
   for (Dtype dtype : {uint8, uint32, int32, int64, float32, float64}) {
     const Tensor a = naturals({3, 4}, dtype), b = naturals({4, 5}, dtype);

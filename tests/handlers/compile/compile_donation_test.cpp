@@ -1,4 +1,4 @@
-// Donated arguments of compiled functions: an argument that is moved in, and that nobody else holds,
+// Donated arguments of compiled functions: an argument that is moved in, and that nobody else has,
 // lends its memory to the results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -137,7 +137,7 @@ TEST(CompileDonation, ASequenceOfUpdatesIsInPlace) {
   EXPECT_TRUE(array_equal(row(slice(8)), tensor({2.f, 0.f, 4.f, 0.f, 8.f, 0.f, 16.f, 0.f})));
 }
 
-// A result that replaces the whole of a donated argument takes its memory, as in an update of weights.
+// A result that replaces the whole of a donated argument takes its memory.
 TEST(CompileDonation, ResultsTakeTheMemoryOfArgumentsThatAreNotNeededAnyMore) {
   const auto step = compile([](const Tensor& w, const Tensor& x) { return matmul(x, matmul(x, w)); });
   Tensor w = ones({64, 64});

@@ -1,1 +1,0 @@
-#include <stave/stave.h>
