@@ -47,4 +47,11 @@ int main() {
   std::cout << "accuracy " << std::round(100 * before) << " % before, " << std::round(100 * accuracy(weights))
             << " % after\n";
   check(accuracy(weights) > 0.85 && before < 0.6, "the model has learned");
+
+  // For many calls with these weights.
+  const auto classify =
+      compile([&](const Tensor& x) { return argmax(logits(weights, x), -1); }, {.for_inference = true});
+  const Tensor others = all.pixels(slice(500, none));
+  for (int call = 0; call < 3; ++call)
+    check(array_equal(classify(others), argmax(logits(weights, others), -1)), "the same classes");
 }

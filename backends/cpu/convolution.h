@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stave/backends/cpu/finished.h>
+#include <stave/core/op/attributes.h>
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {
