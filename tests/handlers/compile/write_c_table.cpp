@@ -2,10 +2,13 @@
 // compares what the C computes with what the library does. A row that cannot be lowered is counted
 // and named.
 //
-//   write_c_table           all operations, and gradients in float64
-//   write_c_table NAME      one of them
+//   write_c_table               all operations, and gradients in float64
+//   write_c_table NAME          one of them
+//   write_c_table --optimised   all, and the C compilers optimise all files
 //
 // Many functions are one C file, since starting a compiler takes longer than a function of a row.
+// Nearly all of the time goes to the C compilers, and twice as much if they optimise. So they
+// optimise one file of four without the option.
 
 #include <algorithm>
 #include <cstdio>
@@ -36,6 +39,8 @@ struct Compared {
 
 class Comparison {
  public:
+  explicit Comparison(bool optimised) : optimised_(optimised) {}
+
   void add(const std::string& where, stave::FlatFunction f, const std::vector<Tensor>& inputs, bool derivative,
            Real unit) {
     stave::Program program = stave_detail::record("write_c_table", f, inputs).program;
@@ -60,7 +65,7 @@ class Comparison {
     if (functions_.empty()) return;
     std::string text = std::exchange(text_, {});
     const std::vector<Compared> functions = std::exchange(functions_, {});
-    const std::string& compiler = stave_test::c_compilers()[files_++ % stave_test::c_compilers().size()];
+    const std::string command = next_compiler();
     for (const Compared& it : functions) {
       text += "int call_" + it.name + "(const void* const* in, void* const* out);\nint call_" + it.name +
               "(const void* const* in, void* const* out)\n{\n  static " + it.name +
@@ -72,14 +77,14 @@ class Comparison {
     const stave_test::Folder folder;
     stave_test::with_bytes(folder / "f.c", text);
     stave_test::run(
-        compiler + stave_test::strict_c + "-O1 -shared -fPIC " + (folder / "f.c") + " -o " + (folder / "f.so") + " -lm",
+        command + stave_test::strict_c + "-shared -fPIC " + (folder / "f.c") + " -o " + (folder / "f.so") + " -lm",
         folder / "log");
     void* const library = dlopen((folder / "f.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw std::runtime_error(dlerror());
     for (const Compared& it : functions) try {
         compare(it, dlsym(library, ("call_" + it.name).c_str()));
       } catch (const std::exception& error) {
-        report.fail(it.where + ", by " + compiler, error.what());
+        report.fail(it.where + ", by " + command, error.what());
       }
     dlclose(library);
     compared += static_cast<int>(functions.size());
@@ -91,6 +96,13 @@ class Comparison {
 
  private:
   static constexpr std::size_t most = 300;
+
+  // The compilers take turns, and optimise in their first turn of four.
+  std::string next_compiler() {
+    const std::vector<std::string>& compilers = stave_test::c_compilers();
+    const std::size_t file = files_++, turn = file / compilers.size();
+    return compilers[file % compilers.size()] + (optimised_ || turn % 4 == 0 ? " -O1" : " -O0");
+  }
 
   static void compare(const Compared& it, void* function) {
     std::vector<Tensor> kept;
@@ -116,6 +128,7 @@ class Comparison {
     table::compare("C", it.derivative ? Kind::first : Kind::lanes, found, it.expected, it.unit);
   }
 
+  bool optimised_;
   std::vector<Compared> functions_;
   std::string text_;
   std::size_t files_ = 0;
@@ -163,9 +176,11 @@ void run_row(const Row& row, Comparison& comparison) {
 int main(int argc, char** argv) try {
   std::setbuf(stdout, nullptr);
   if (stave_test::c_compilers().empty()) return std::printf("there is no C compiler\n"), 77;
-  Comparison comparison;
+  const std::string argument = argc > 1 ? argv[1] : "";
+  const bool optimised = argument == "--optimised", all = optimised || argument.empty();
+  Comparison comparison(optimised);
   for (const Row& row : all_rows())
-    if (argc < 2 || row.name == argv[1]) run_row(row, comparison);
+    if (all || row.name == argument) run_row(row, comparison);
   comparison.compare_all();
   for (const auto& [reason, programs] : comparison.refused) std::printf("%d times: %s\n", programs, reason.c_str());
   std::printf("programs %d  failures %d\n", comparison.compared, comparison.report.failures);
