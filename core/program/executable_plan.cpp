@@ -48,8 +48,10 @@ class Executable::Planner {
     for (const auto& step : program_.instructions) add(step);
     for (std::size_t i = 0; i < over.size(); ++i)
       if (over[i] >= 0) compute_in_input(at(program_.outputs[i]), over[i]);
+    const bool replaces_parts = std::any_of(plan_.kernels_.begin(), plan_.kernels_.end(),
+                                            [](const Kernel& kernel) { return replaces_part(*kernel.op); });
     for (const int input : settings.donated)
-      if (may_be_donated(input)) compute_outputs_in_donated(input);
+      if (replaces_parts && may_be_donated(input)) compute_outputs_in_donated(input);
     for (const int output : program_.outputs)
       if (output >= 0) make_result(base_[at(output)]);
     plan_.outputs_ = program_.outputs;
@@ -57,8 +59,9 @@ class Executable::Planner {
     find_blocks();
     if (settings.prepares_constants) prepare();
     start_in_results();
+    const std::vector<std::size_t> writers = first_writers();
     for (const int input : settings.donated)
-      if (may_be_donated(input)) give_to_result(input);
+      if (may_be_donated(input)) give_to_result(input, writers);
     lay_out();
     for (std::size_t v = 0; v < plan_.viewed_.size(); ++v) patch(v);
   }
@@ -283,38 +286,34 @@ class Executable::Planner {
 
   // Gives the memory of an input to a result of the same size that is written when no later kernel
   // reads the input.
-  void give_to_result(int input) {
+  void give_to_result(int input, std::span<const std::size_t> writers) {
     const std::size_t base = at(program_.inputs[static_cast<std::size_t>(input)]);
     for (std::size_t r = 0; r < plan_.results_.size(); ++r) {
       Result& result = plan_.results_[r];
       const auto bytes = static_cast<std::uint64_t>(result.shape.elements()) * size_of(result.dtype);
       if (result.donor >= 0 || bytes != variable(base).bytes()) continue;
-      const std::size_t first = first_writer(static_cast<int>(r));
+      const std::size_t first = writers[r];
       if (last_throwing_ != none && first <= last_throwing_) continue;
       const auto last = static_cast<std::size_t>(std::max(last_[base], 0));
-      if (last_[base] >= 0 && last >= first && (last != first || !may_write_over_input(first, base))) continue;
+      const std::span<const int> made = made_by(plan_.kernels_[first]);
+      const bool is_in_place =
+          last == first && made.size() == 1 && block_of_[first] == none && may_compute_in(first, at(made[0]), base);
+      if (last_[base] >= 0 && last >= first && !is_in_place) continue;
       result.donor = input;
       return overwrites_from(first);
     }
   }
-  // Returns true if kernel k, which reads the input `base`, may compute its output in that memory.
-  bool may_write_over_input(std::size_t k, std::size_t base) const {
-    const Kernel& kernel = plan_.kernels_[k];
-    const std::span<const int> read = read_by(kernel), made = made_by(kernel);
-    const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
-    const auto i = static_cast<std::size_t>(std::find(read.begin(), read.end(), static_cast<int>(base)) - read.begin());
-    return reads == 1 && i < read.size() && made.size() == 1 && block_of_[k] == none && may_write_over(kernel, i) &&
-           size_of(variable(base).dtype) == size_of(variable(at(made[0])).dtype);
-  }
-  // Returns the first kernel that writes to the storage of a result, or the first kernel of the row
-  // block of that kernel.
-  std::size_t first_writer(int result) const {
-    for (std::size_t k = 0; k < plan_.kernels_.size(); ++k)
+  // Returns for each result the first kernel that writes to its storage, or the first kernel of the
+  // row block of that kernel.
+  std::vector<std::size_t> first_writers() const {
+    std::vector<std::size_t> writers(plan_.results_.size());
+    for (std::size_t k = plan_.kernels_.size(); k-- > 0;)
       for (const int made : made_by(plan_.kernels_[k])) {
         const Place& place = plan_.places_[base_[at(made)]];
-        if (place.home == Home::result && place.number == result) return block_of_[k] == none ? k : block_of_[k];
+        if (place.home == Home::result)
+          writers[static_cast<std::size_t>(place.number)] = block_of_[k] == none ? k : block_of_[k];
       }
-    return 0;
+    return writers;
   }
 
   bool may_write_over(const Kernel& kernel, std::size_t input) const {
@@ -525,27 +524,32 @@ class Executable::Planner {
       }
   }
 
-  // Returns the base of the input of kernel k in whose memory the kernel may compute its output
-  // `made`, or `none`. The kernel must be the last reader of the input, must read it once, and must
-  // read all of it in its order. Its operation must be elementwise or able to reuse that input
-  // (Op::reuses). Both arrays must have elements of the same size, and has_room(input) must be
-  // true. If kernel k belongs to a block, an earlier kernel of the same block must have computed
-  // the input, so that both arrays have the same rows.
-  template <class HasRoom>
-  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) {
+  // Returns true if kernel k may compute its output `made` in the memory of its input `base`: if it
+  // reads the input once, all of it in its order, its operation is elementwise or able to reuse that
+  // input (Op::reuses), and both arrays have elements of the same size.
+  bool may_compute_in(std::size_t k, std::size_t made, std::size_t base) {
     const Kernel& kernel = plan_.kernels_[k];
     const std::span<const int> read = read_by(kernel);
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (!may_write_over(kernel, i)) continue;
-      const std::size_t base = base_[at(read[i])];
-      const bool keeps_rows = block_of_[k] == none || plan_.kernels_[block_of_[k]].is_product;
-      if (base != at(read[i]) && !(keeps_rows && is_whole_view(read[i]))) continue;
+    const auto is_it = [&](int other) { return base_[at(other)] == base; };
+    const auto i = static_cast<std::size_t>(std::find_if(read.begin(), read.end(), is_it) - read.begin());
+    if (i == read.size() || std::count_if(read.begin(), read.end(), is_it) != 1) return false;
+    // In a row block, the rows of a view are those of its base only if it is the base.
+    const bool may_be_view = block_of_[k] == none || plan_.kernels_[block_of_[k]].is_product;
+    const bool in_order = at(read[i]) == base || (may_be_view && is_whole_view(read[i]));
+    return in_order && may_write_over(kernel, i) && size_of(variable(base).dtype) == size_of(variable(made).dtype);
+  }
+  // Returns the base of the input of kernel k in whose memory the kernel may compute its output
+  // `made` (may_compute_in), or `none`. The kernel must be the last reader of the input, and
+  // has_room(input) must be true. If kernel k belongs to a block, an earlier kernel of the same
+  // block must have computed the input, so that both arrays have the same rows.
+  template <class HasRoom>
+  std::size_t donor_for(std::size_t k, std::size_t made, const HasRoom& has_room) {
+    for (const int input : read_by(plan_.kernels_[k])) {
+      const std::size_t base = base_[at(input)];
       if (plan_.places_[base].home != Home::arena) continue;
       if (ends_[base] != static_cast<int>(k) || !has_room(base)) continue;
       if (block_of_[k] != none && !is_made(base, block_of_[k], k)) continue;
-      if (size_of(variable(base).dtype) != size_of(variable(made).dtype)) continue;
-      const auto reads = std::count_if(read.begin(), read.end(), [&](int other) { return base_[at(other)] == base; });
-      if (reads == 1) return base;
+      if (may_compute_in(k, made, base)) return base;
     }
     return none;
   }
