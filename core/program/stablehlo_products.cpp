@@ -156,7 +156,7 @@ HloValues attention_gradient(const HloContext& c) {
   return {b.convert(by_q, c.dtype(0)), b.convert(by_k, c.dtype(1)), b.convert(by_v, c.dtype(2))};
 }
 
-// ---- quantized weights: see QuantizedAttributes ---------------------------------------------------
+// ---- quantized weights: see QuantizedAttributes -------------------------------------------------
 
 // The halves of bytes [..., m] as bytes [..., 2 m], the low half of each first.
 HloValue halves(HloBuilder& b, const HloValue& bytes) {

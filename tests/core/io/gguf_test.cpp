@@ -243,7 +243,8 @@ TEST(DamagedGguf, TensorsAreChecked) {
             ": the tensors 'x' and 'y' overlap");
   EXPECT_EQ(fault_of(Built(3, 2).tensor("x", {8}, 0).tensor("y", {1}, 0, 32).with_data(64)), "nothing was thrown");
   const std::string whole = bytes_of(data + "types.gguf");
-  for (std::size_t size = 0; size + 200 < whole.size(); size += 97)  // the last tensor has a type of unknown size
+  // The last tensor has a type of unknown size.
+  for (std::size_t size = 0; size + 200 < whole.size(); size += 97)
     EXPECT_NE(fault_of(whole.substr(0, size)), "nothing was thrown") << size;
 }
 

@@ -141,12 +141,16 @@ class QuantizedKernels : public testing::TestWithParam<std::string> {
   void TearDown() override { stave_cpu::use_kernels(nullptr); }
 };
 
-// Groups shorter than a vector, of whole vectors, and with a rest; long groups, whose sums are
-// flushed; and as many rows of x as one call of a kernel takes, fewer, and more.
+// Groups shorter than a vector, of one, two and more whole vectors of each instruction set, and
+// with a rest; long groups, whose sums are added in parts; and as many rows of x as one call of a
+// kernel takes, fewer, and more.
 TEST_P(QuantizedKernels, ComputeProducts) {
   std::uint64_t seed = 0;
   for (const int bits : {4, 8})
     for (const auto& [k, group] : {std::pair<Index, Index>{8, 2},
+                                   {80, 16},
+                                   {72, 8},
+                                   {44, 4},
                                    {96, 32},
                                    {192, 64},
                                    {90, 30},
