@@ -14,6 +14,8 @@
 //             kernel reads the rows of the im2col matrix from a padded copy of a part of x.
 //   products  For all other convolutions. Tiles of the im2col matrix are built in a buffer that
 //             stays in the L2 cache, and BLAS multiplies them by w.
+//
+// A compiled program with constant weights may use Winograd's algorithm (convolution_winograd.h).
 #include <stave/backends/cpu/convolution.h>
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 
 #include <stave/backends/attributes.h>
 #include <stave/backends/cpu/convolution.h>
+#include <stave/backends/cpu/convolution_winograd.h>
 #include <stave/backends/cpu/cpu_backend.h>
 #include <stave/backends/cpu/matmul.h>
 #include <stave/backends/cpu/scratch.h>
@@ -113,9 +114,12 @@ bool run_step(CpuBackend& backend, const Backend::Step& step, const Finished* fi
   if (out.dtype == stave::Dtype::float32 || out.dtype == stave::Dtype::float64) {
     if (step.op->id == stave::OpId::matmul)
       return run_matmul(in[0], in[1], out, {static_cast<const PackedMatrix*>(step.prepared), finished});
-    if (step.op->id == stave::OpId::convolution)
-      return run_convolution(stave_detail::as<stave::ConvolutionAttributes>(step.attributes), in[0], in[1], out,
-                             finished);
+    if (step.op->id == stave::OpId::convolution) {
+      const auto& attributes = stave_detail::as<stave::ConvolutionAttributes>(step.attributes);
+      if (!step.prepared) return run_convolution(attributes, in[0], in[1], out, finished);
+      run_winograd(attributes, in[0], in[1], out, static_cast<const WinogradWeights&>(*step.prepared), finished);
+      return finished != nullptr;
+    }
   }
   backend.run(*step.op, step.attributes, in, step.outputs);
   return false;
@@ -133,8 +137,10 @@ Index row_length(const Backend::Step& product) {
 }  // namespace
 
 std::shared_ptr<const stave::PreparedInput> CpuBackend::prepare(const Step& step) {
-  if (step.op->id != stave::OpId::matmul) return nullptr;
-  return packed_right_matrix(step.inputs[0], step.inputs[1], step.outputs[0]);
+  const View &x = step.inputs[0], &constant = step.inputs[1], &out = step.outputs[0];
+  if (step.op->id == stave::OpId::matmul) return packed_right_matrix(x, constant, out);
+  if (step.op->id != stave::OpId::convolution) return nullptr;
+  return winograd_weights(stave_detail::as<stave::ConvolutionAttributes>(step.attributes), x, constant, out);
 }
 
 void CpuBackend::run_product(const Step& product, const Step* epilogue) {

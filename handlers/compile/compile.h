@@ -88,9 +88,11 @@ struct CompileOptions {
   /// one has no machine code.
   Native native = Native::automatic;
   /// Prepares what the recorded function captures, such as the weights of a model, for many runs:
-  /// it packs them for products of matrices, and folds the scales of batch normalisation into
-  /// them. The packed weights take memory beside the weights themselves. Results may differ from
-  /// those of the function in the last digits.
+  /// it packs them for products of matrices, transforms them for convolutions by Winograd's
+  /// algorithm, and folds the scales of batch normalisation into them. These weights take memory
+  /// beside the captured ones. Results may differ from those of the function in the last digits: on
+  /// random values, a convolution's error is below 1e-6 of the sum of |x w|. An infinity or NaN in x
+  /// may make 4x4 results of a convolution NaN where the window of 3x3 contains it.
   bool for_inference = false;
 };
 

@@ -19,6 +19,7 @@ void fill_quantized(stave_cpu::Kernels& table);
 void fill_scan(stave_cpu::Kernels& table);
 void fill_matmul(stave_cpu::Kernels& table);
 void fill_products(stave_cpu::Kernels& table);
+void fill_winograd(stave_cpu::Kernels& table);
 void fill_linalg(stave_cpu::Kernels& table);
 void fill_convolution(stave_cpu::Kernels& table);
 void fill_fft(stave_cpu::Kernels& table);

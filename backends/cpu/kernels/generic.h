@@ -11,6 +11,11 @@ STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
   __builtin_memcpy(lanes, from, static_cast<std::size_t>(n) * sizeof lanes[0]);
   return Vec<T>::load(lanes);
 }
+STAVE_INLINE F32 load_between(const float* from, std::int64_t first, std::int64_t last) {
+  float lanes[F32::lanes] = {};
+  __builtin_memcpy(lanes + first, from + first, static_cast<std::size_t>(last - first) * sizeof(float));
+  return F32::load(lanes);
+}
 template <class T>
 STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   __builtin_memcpy(to, &v, static_cast<std::size_t>(n) * sizeof(typename Vec<T>::Lane));

@@ -181,7 +181,8 @@ inline constexpr int most_panel_rows = 12, few_panel_rows = 3;
 /// The kernel of matrix products for one dtype: a block of at most `rows` x `columns` results.
 /// multiply[m - 1] computes out[r * out_step + j] = the sum over p < terms of a[r * a_step + p] *
 /// x[offsets[p] + j], for r < m and j < n; if `accumulate` is true, it adds the sum to `out`. It
-/// reads `columns` elements from each position of x, whatever n is.
+/// reads `columns` elements from each position of x, or half of them if n is at most columns / 2:
+/// then it takes about half the time.
 struct PanelProduct {
   using Multiply = void (*)(void* out, Index out_step, const void* a, Index a_step, const void* x, const Index* offsets,
                             Index terms, Index n, bool accumulate);
@@ -190,6 +191,20 @@ struct PanelProduct {
   // The same for products of few rows in all. Few sums would wait for each other, so each is
   // computed in strands.
   Multiply multiply_few[few_panel_rows];
+};
+
+/// The transforms of Winograd's convolutions F(2x2, 3x3) of float32: a tile of 4x4 elements of x
+/// gives 2x2 results. Both kernels process neighbouring tiles of a row of tiles. Each of the matrices
+/// k = 0, ..., 15 has one element for each tile. The kernels are null if the instruction set has no
+/// kernel of products.
+struct Winograd {
+  /// Computes out[k * out_step + j] for tiles j < `tiles` from four rows of `length` elements. A null
+  /// row is 0. Tile j begins at column first + 2 * j. Columns outside of [0, length) are 0. Whole
+  /// vectors are written, so up to widest_vector bytes after the last tile change.
+  void (*input)(float* out, Index out_step, const float* const* rows, Index first, Index length, Index tiles);
+  /// Computes `columns` results of two rows from elements m[k * m_step + j]. `bottom` may be null.
+  /// Whole vectors are read.
+  void (*output)(float* top, float* bottom, Index columns, const float* m, Index m_step);
 };
 
 inline constexpr Index multiplied_results = 4, multiplied_taps = 3, sum_lanes = 16, widest_vector = 64;
@@ -231,7 +246,8 @@ struct Kernels {
   void (*multiply_vector[dtype_count])(void* out, Index out_step, const void* a, Index a_row, const void* x, Index rows,
                                        Index n);
   PanelProduct panel_product[dtype_count];  // only for float32 and float64
-  SmallLinalg small_linalg[dtype_count];    // only for float32 and float64
+  Winograd winograd;
+  SmallLinalg small_linalg[dtype_count];  // only for float32 and float64
   /// Computes rows of a convolution: out[r * out_step + j] = the sum over t < taps
   /// of w[t * results + r] * x[offsets[t] + j], for r < results and j < n, wrapping in integers.
   /// If `accumulate` is true, it adds the sum to `out` instead. `results` is at most

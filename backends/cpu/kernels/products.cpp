@@ -10,13 +10,14 @@ using stave_cpu::Dtype;
 using stave_cpu::Index;
 
 // A block has as many sums as leave registers for two vectors of x and a broadcast element of a.
-constexpr int most_rows = STAVE_VECTOR_BYTES == 64 ? 12 : 6, width = 2;
+constexpr int most_rows = STAVE_VECTOR_BYTES == 64 ? 12 : 6, panel_vectors = 2;
 static_assert(most_rows <= stave_cpu::most_panel_rows);
 
-/// Computes `rows` rows of results, each sum in several strands, which are added at the end.
-template <class T, int rows, int strands>
-void multiply_panel(void* out, Index out_step, const void* a, Index a_step, const void* x, const Index* offsets,
-                    Index terms, Index n, bool accumulate) {
+/// Computes `rows` rows of `width` vectors of results, each sum in several strands, which are added
+/// at the end.
+template <class T, int rows, int strands, int width>
+STAVE_INLINE void multiply_vectors(void* out, Index out_step, const void* a, Index a_step, const void* x,
+                                   const Index* offsets, Index terms, Index n, bool accumulate) {
   using V = Vec<T>;
   constexpr int lanes = V::lanes;
   auto *left = static_cast<const T*>(a), *right = static_cast<const T*>(x);
@@ -59,10 +60,19 @@ void multiply_panel(void* out, Index out_step, const void* a, Index a_step, cons
     }
 }
 
+/// PanelProduct::Multiply for `rows` rows. A sum does not depend on the number of columns.
+template <class T, int rows, int strands>
+void multiply_panel(void* out, Index out_step, const void* a, Index a_step, const void* x, const Index* offsets,
+                    Index terms, Index n, bool accumulate) {
+  if (n <= panel_vectors / 2 * Vec<T>::lanes)
+    multiply_vectors<T, rows, strands, panel_vectors / 2>(out, out_step, a, a_step, x, offsets, terms, n, accumulate);
+  else multiply_vectors<T, rows, strands, panel_vectors>(out, out_step, a, a_step, x, offsets, terms, n, accumulate);
+}
+
 template <class T, int... rows>
 void fill_panels(stave_cpu::PanelProduct& product, std::integer_sequence<int, rows...>) {
   product.rows = most_rows;
-  product.columns = width * Vec<T>::lanes;
+  product.columns = panel_vectors * Vec<T>::lanes;
   ((product.multiply[rows] = multiply_panel<T, rows + 1, 1>), ...);
   product.multiply_few[0] = multiply_panel<T, 1, 4>;
   product.multiply_few[1] = multiply_panel<T, 2, 2>;

@@ -20,6 +20,7 @@ void fill_table(stave_cpu::Kernels& table) {
   fill_scan(table);
   fill_matmul(table);
   fill_products(table);
+  fill_winograd(table);
   fill_linalg(table);
   fill_convolution(table);
   fill_fft(table);

@@ -1,6 +1,9 @@
 // Convolutions and products of matrices by the library's own kernel, on each instruction set:
-// sums of small integers, which are exact in any order, against plain loops; and what compiled
-// programs do with products.
+// sums of small integers, which are exact in any order, against plain loops; what compiled programs do
+// with products; and convolutions by Winograd's algorithm, whose sums are rounded.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <cmath>
 #include <random>
@@ -9,6 +12,7 @@
 #include <stave/stave.h>
 
 #include <stave/backends/cpu/dispatch.h>
+#include <stave/backends/cpu/parallel.h>
 
 #include "bits.h"
 
@@ -280,6 +284,161 @@ TEST_P(Products, ScalesAreFolded) {
   for (int run = 0; run < 3; ++run) {
     const std::vector<double> found = elements(compiled(x));
     for (std::size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(found[i], exact[i], 1e-5 * (1 + std::abs(exact[i])));
+  }
+}
+
+// ---- Winograd's algorithm, for constant weights -------------------------------------------------
+
+Tensor reals(Random& random, const Shape& shape) {
+  return integers(random, shape, float32) / 7 + integers(random, shape, float32) / 97;
+}
+
+/// A convolution with windows of 3x3 and what follows on it in a network.
+struct Layer {
+  Case p;
+  Tensor w, bias;
+  Layer(Random& random, const Case& shapes)
+      : p(shapes), w(reals(random, {p.groups * p.o, p.c, 3, 3})), bias(reals(random, {p.groups * p.o, 1, 1})) {}
+  ConvOptions options() const {
+    return {.padding = Padding({p.low[1], p.low[2]}, {p.high[1], p.high[2]}), .groups = p.groups};
+  }
+  Shape x_shape() const { return {p.n, p.groups * p.c, p.in[1], p.in[2]}; }
+  std::array<Index, 3> out() const {
+    return {1, p.in[1] + p.low[1] + p.high[1] - 2, p.in[2] + p.low[2] + p.high[2] - 2};
+  }
+  Shape y_shape() const { return {p.n, p.groups * p.o, out()[1], out()[2]}; }
+};
+
+/// Runs a layer with and without operations after it, and compares both with loops in float64.
+void check_layer(Random& random, const Case& p) {
+  const Layer layer(random, p);
+  const Tensor x = reals(random, layer.x_shape()), residual = reals(random, layer.y_shape());
+  const auto plain =
+      compile([&](const Tensor& a) { return conv(a, layer.w, layer.options()); }, {.for_inference = true});
+  const auto whole = compile(
+      [&](const Tensor& a, const Tensor& b) { return relu(conv(a, layer.w, layer.options()) + layer.bias + b); },
+      {.for_inference = true});
+  const std::vector<double> exact = convolution_by_loops(p, elements(x), elements(layer.w), layer.out()),
+                            scale = convolution_by_loops(p, elements(abs(x)), elements(abs(layer.w)), layer.out()),
+                            shift = elements(broadcast_to(layer.bias, layer.y_shape())), more = elements(residual);
+  for (int run = 0; run < 3; ++run) {
+    const std::vector<double> y = elements(plain(x)), z = elements(whole(x, residual));
+    ASSERT_EQ(y.size(), exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      ASSERT_NEAR(y[i], exact[i], 1e-6 * scale[i]) << layer.x_shape().str() << " " << i;
+      ASSERT_NEAR(z[i], std::max(0.0, exact[i] + shift[i] + more[i]), 1e-6 * (scale[i] + 2)) << layer.x_shape().str();
+    }
+  }
+}
+
+TEST_P(Products, WinogradConvolutionsEqualLoops) {
+  Random random(12);
+  for (int round = 0; round < 14; ++round) {
+    const auto length = [&] { return number(random, 5, 17); };
+    const auto padding = [&] { return number(random, 0, 3); };
+    const auto channels = [&] { return number(random, 32, 50); };
+    const Case p{number(random, 1, 3),
+                 number(random, 1, 2),
+                 channels(),
+                 channels(),
+                 {1, length(), length()},
+                 {1, 3, 3},
+                 {1, 1, 1},
+                 {1, 1, 1},
+                 {0, padding(), padding()},
+                 {0, padding(), padding()}};
+    check_layer(random, p);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Several blocks of terms, of result channels and of tiles, and rows of tiles that are longer than a
+// block.
+TEST_P(Products, LargeWinogradConvolutionsEqualLoops) {
+  Random random(13);
+  const std::array<Index, 3> ones{1, 1, 1}, pad{0, 1, 1};
+  for (const Case& p : {Case{3, 1, 33, 400, {1, 7, 9}, {1, 3, 3}, ones, ones, pad, pad},
+                        Case{1, 1, 150, 32, {1, 12, 14}, {1, 3, 3}, ones, ones, pad, pad},
+                        Case{1, 1, 32, 32, {1, 3, 301}, {1, 3, 3}, ones, ones, pad, {0, 0, 3}},
+                        Case{1, 1, 32, 32, {1, 1, 70}, {1, 3, 3}, ones, ones, {0, 3, 20}, {0, 3, 0}},
+                        Case{11, 1, 32, 36, {1, 5, 5}, {1, 3, 3}, ones, ones, pad, pad}}) {
+    check_layer(random, p);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Products, WinogradConvolutionsReadViews) {
+  Random random(14);
+  const Layer layer(random, {2, 1, 34, 33, {1, 11, 12}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 2}, {0, 1, 0}});
+  const Tensor x = reals(random, layer.x_shape());
+  const auto f = compile([&](const Tensor& a) { return conv(a, layer.w, layer.options()); }, {.for_inference = true});
+  const auto run = [&](const Tensor& a) {
+    f(a);  // records the function for this layout
+    return stave_test::bytes_of(f(a));
+  };
+  const auto expected = run(x);
+  // The weights are prepared: a run without them has other bits where there is a kernel.
+  const bool has_kernel = stave_cpu::kernels().winograd.input != nullptr;
+  EXPECT_EQ(stave_test::bytes_of(conv(x, layer.w, layer.options())) != expected, has_kernel);
+  const auto copied = [](const Tensor& a) { return from(a.to_vector<float>(), a.shape()); };
+  for (const Shape& order : {Shape{0, 2, 3, 1}, Shape{3, 2, 1, 0}, Shape{1, 0, 2, 3}}) {
+    Shape back{0, 0, 0, 0};
+    for (int i = 0; i < 4; ++i) back[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = i;
+    const Tensor view = permute_dims(copied(permute_dims(x, order)), back);
+    ASSERT_TRUE(run(view) == expected) << order.str();
+  }
+  for (const int axis : {-1, -2}) ASSERT_TRUE(run(flip(copied(flip(x, axis)), axis)) == expected) << axis;
+}
+
+// Each image alone gives the bits of all together, and so does one thread: after a fork, loops run on
+// the calling thread (parallel.cpp).
+TEST_P(Products, WinogradConvolutionsDoNotDependOnTheDivision) {
+  Random random(15);
+  const Layer layer(random, {5, 1, 64, 64, {1, 27, 30}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}});
+  const Tensor x = reals(random, layer.x_shape());
+  const auto f = compile([&](const Tensor& a) { return relu(conv(a, layer.w, layer.options()) + layer.bias); },
+                         {.for_inference = true});
+  for (int run = 0; run < 2; ++run) f(x);
+  const auto together = stave_test::bytes_of(f(x));
+  const std::vector<float> values = x.to_vector<float>();
+  std::vector<std::byte> single;
+  for (std::size_t n = 0; n < 5; ++n) {
+    const std::size_t each = values.size() / 5;
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(n * each);
+    const Tensor image = from(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(each)), {1, 64, 27, 30});
+    for (int run = 0; run < 2; ++run) f(image);
+    const auto bytes = stave_test::bytes_of(f(image));
+    single.insert(single.end(), bytes.begin(), bytes.end());
+  }
+  EXPECT_TRUE(single == together);
+
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool same = stave_cpu::thread_count() == 1 && stave_test::bytes_of(f(x)) == together;
+    _exit(same ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// A NaN makes results NaN only in the tiles that contain it.
+TEST_P(Products, WinogradConvolutionsKeepNansNear) {
+  Random random(16);
+  const Layer layer(random, {1, 1, 32, 32, {1, 16, 16}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}});
+  std::vector<float> values = reals(random, layer.x_shape()).to_vector<float>();
+  values[16 * 7 + 6] = NAN;
+  const Tensor x = from(values, layer.x_shape());
+  const auto f = compile([&](const Tensor& a) { return conv(a, layer.w, layer.options()); }, {.for_inference = true});
+  for (int run = 0; run < 3; ++run) {
+    const std::vector<double> y = elements(f(x));
+    for (Index i = 0; i < 16; ++i)
+      for (Index j = 0; j < 16; ++j) {
+        const bool window = std::abs(i - 7) <= 1 && std::abs(j - 6) <= 1;
+        const bool near = std::abs(i - 7) <= 2 && std::abs(j - 6) <= 2;
+        const bool is_nan = std::isnan(y[static_cast<std::size_t>(16 * i + j)]);
+        EXPECT_TRUE(is_nan ? near : !window) << i << " " << j;
+      }
   }
 }
 

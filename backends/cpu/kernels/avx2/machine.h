@@ -13,6 +13,13 @@ namespace STAVE_KERNELS {
 using generic::load_some;
 using generic::store_some;
 
+STAVE_INLINE F32 load_between(const float* from, std::int64_t first, std::int64_t last) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i before = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(first)), lane);
+  const __m256i inside = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(last)), lane);
+  return {_mm256_maskload_ps(from, _mm256_andnot_si256(before, inside))};
+}
+
 // GCC 12 compiles the generic version to code that extracts the words of a register one by one.
 template <class T>
 STAVE_INLINE bool any(Mask<T> mask) {

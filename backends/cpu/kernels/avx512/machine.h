@@ -24,6 +24,10 @@ STAVE_INLINE Vec<T> load_some(const void* from, std::int64_t n) {
     return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>(mask), from))};
   else return {reinterpret_cast<Raw>(_mm512_maskz_loadu_epi64(static_cast<__mmask8>(mask), from))};
 }
+STAVE_INLINE F32 load_between(const float* from, std::int64_t first, std::int64_t last) {
+  const std::uint32_t mask = (1u << last) - (1u << first);
+  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from)};
+}
 template <class T>
 STAVE_INLINE void store_some(Vec<T> v, void* to, std::int64_t n) {
   constexpr std::size_t size = sizeof(typename Vec<T>::Lane);

@@ -13,6 +13,7 @@ namespace STAVE_KERNELS {
 #define STAVE_SLEEF_WITHIN_F64(bound, name) Sleef_finz_##name##d2_##bound##advsimd
 
 using generic::any;
+using generic::load_between;
 using generic::load_some;
 using generic::store_some;
 

@@ -37,7 +37,8 @@ STAVE_INLINE V by_lanes(F f, Raw... x) {
   }
 
 /// These functions load and store the first n lanes, 0 <= n <= lanes. The other lanes are read as 0
-/// and are not written.
+/// and are not written. load_between(from, first, last) loads lanes [first, last) in the same way.
+using generic::load_between;
 using generic::load_some;
 using generic::store_some;
 

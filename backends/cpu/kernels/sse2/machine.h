@@ -11,6 +11,7 @@ namespace STAVE_KERNELS {
 #define STAVE_SLEEF_WITHIN_F64(bound, name) Sleef_cinz_##name##d2_##bound##sse2
 
 using generic::any;
+using generic::load_between;
 using generic::load_some;
 using generic::store_some;
 
