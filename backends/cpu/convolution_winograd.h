@@ -11,8 +11,9 @@
 //
 // The results are not those of the other algorithms, but as accurate for most uses: the transforms
 // add and subtract up to four elements each, so rounding errors grow by a small factor. On random
-// values it is below 1e-6 of the sum of |x w|. An infinity or NaN in x may make all results of the
-// tiles that contain it NaN: these are 4x4 results, where 3x3 have it in their windows.
+// values, the error is below 1e-6 of the sum of |x w|. The results whose windows contain a NaN of x
+// are NaN, as they should be. Those whose windows contain an infinity are not finite, but they may
+// be NaN where they should be infinite.
 #pragma once
 
 #include <memory>

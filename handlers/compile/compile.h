@@ -91,8 +91,8 @@ struct CompileOptions {
   /// it packs them for products of matrices, transforms them for convolutions by Winograd's
   /// algorithm, and folds the scales of batch normalisation into them. These weights take memory
   /// beside the captured ones. Results may differ from those of the function in the last digits: on
-  /// random values, a convolution's error is below 1e-6 of the sum of |x w|. An infinity or NaN in x
-  /// may make 4x4 results of a convolution NaN where the window of 3x3 contains it.
+  /// random values, a convolution's error is below 1e-6 of the sum of |x w|. Where a window
+  /// contains an infinity, the result may be NaN.
   bool for_inference = false;
 };
 

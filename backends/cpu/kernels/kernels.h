@@ -194,13 +194,13 @@ struct PanelProduct {
 };
 
 /// The transforms of Winograd's convolutions F(2x2, 3x3) of float32: a tile of 4x4 elements of x
-/// gives 2x2 results. Both kernels process neighbouring tiles of a row of tiles. Each of the matrices
-/// k = 0, ..., 15 has one element for each tile. The kernels are null if the instruction set has no
-/// kernel of products.
+/// gives 2x2 results. Both kernels process neighbouring tiles of a row of tiles. Each of the
+/// matrices k = 0, ..., 15 has one element for each tile. The kernels are null if the instruction
+/// set has no kernel of products.
 struct Winograd {
-  /// Computes out[k * out_step + j] for tiles j < `tiles` from four rows of `length` elements. A null
-  /// row is 0. Tile j begins at column first + 2 * j. Columns outside of [0, length) are 0. Whole
-  /// vectors are written, so up to widest_vector bytes after the last tile change.
+  /// Computes out[k * out_step + j] for tiles j < `tiles` from four rows of `length` elements. A
+  /// null row is 0. Tile j begins at column first + 2 * j. Columns outside of [0, length) are 0.
+  /// Whole vectors are written, so up to widest_vector bytes after the last tile change.
   void (*input)(float* out, Index out_step, const float* const* rows, Index first, Index length, Index tiles);
   /// Computes `columns` results of two rows from elements m[k * m_step + j]. `bottom` may be null.
   /// Whole vectors are read.

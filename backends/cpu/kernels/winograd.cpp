@@ -31,8 +31,8 @@ constexpr auto all_lanes = std::make_integer_sequence<int, tile_lanes>();
 //                                                       [0  1  0 -1].
 void winograd_input(float* out, Index out_step, const float* const* rows, Index first, Index length, Index tiles) {
   for (Index j = 0; j < tiles; j += tile_lanes) {
-    // The elements of a tile in a line of B^T d are the lanes of two pairs of vectors: columns 0 and 1
-    // are those at even and at odd places in the first pair, and columns 2 and 3 in the second one.
+    // A line of B^T d is two pairs of vectors. Columns 0 and 1 of the tiles are the lanes at even
+    // and at odd places of the first pair, and columns 2 and 3 those of the second one.
     F32 lines[4][4];
 #pragma GCC unroll 4
     for (int part = 0; part < 4; ++part) {
