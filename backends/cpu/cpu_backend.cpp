@@ -165,8 +165,7 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
     case OpId::attention: return run_attention(as<stave::AttentionAttributes>(attributes), in, outputs);
     case OpId::attention_gradient:
       return run_attention_gradient(as<stave::AttentionAttributes>(attributes), in, outputs);
-    case OpId::quantized_matmul:
-      return run_quantized_matmul(as<stave::QuantizedAttributes>(attributes), in, out);
+    case OpId::quantized_matmul: return run_quantized_matmul(as<stave::QuantizedAttributes>(attributes), in, out);
     case OpId::fold_in: return run_fold_in(in[0], in[1], out);
     case OpId::random_bits: return run_random_bits(in[0], out);
     case OpId::random_uniform: return run_random_uniform(as<stave::UniformAttributes>(attributes), in[0], out);

@@ -234,8 +234,8 @@ struct SumOf<ComplexElement<T>> {
   using Type = ComplexElement<double>;
 };
 
-/// Returns true if out = a b is the product of dense rows (or columns) with a dense vector, which the
-/// library's own loop computes.
+/// Returns true if out = a b is the product of dense rows (or columns) with a dense vector, which
+/// the library's own loop computes.
 template <class T>
 bool is_vector_product(const Matrix& a, const Matrix& b) {
   constexpr bool is_real = std::is_same_v<T, float> || std::is_same_v<T, double>;
@@ -366,7 +366,7 @@ class FloatProducts {
   const MatmulSettings& settings_;
   TileWalk batch_;
   Index rows_, columns_;                  // the size of a tile
-  bool has_few_terms_;                    // decided for the product: all tiles add in the same order
+  bool has_few_terms_;                    // of the product: all tiles add in the same order
   const PanelProduct* kernel_ = nullptr;  // null: BLAS
 };
 

@@ -1,9 +1,11 @@
 #include <stave/backends/cpu/panel_products.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 
-#include <stave/backends/cpu/scratch.h>
 #include <stave/backends/cpu/strided.h>
 
 namespace stave_cpu {
@@ -13,6 +15,31 @@ namespace {
 // What the L2 cache holds of the left matrix, in bytes, and the size of the blocks of results that
 // a caller gets.
 constexpr Index left_bytes = 240 * panel_pitch * 4, finished_bytes = Index{1} << 17;
+
+/// A thread's memory for parts of operands. It stays for the thread's next products, as the buffers
+/// of BLAS do, and does not count as memory of tensors.
+class Workspace {
+ public:
+  template <class T>
+  T* room(Index elements) {
+    constexpr std::size_t alignment = 64;
+    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(T) + alignment - 1) / alignment * alignment;
+    if (bytes > bytes_) {
+      bytes_ = 0;
+      data_.reset(std::aligned_alloc(alignment, bytes));
+      if (!data_) throw std::bad_alloc();
+      bytes_ = bytes;
+    }
+    return static_cast<T*>(data_.get());
+  }
+
+ private:
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  std::unique_ptr<void, Free> data_;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -63,20 +90,21 @@ void PanelProducts<T>::multiply(T* out, Index out_step, const Matrix& a, const M
   for (Index p = 0; p < each; ++p) offsets[p] = p * panel();
   const Index held = std::min(rows_at_once, a.rows);
   const bool in_place = reads_rows(a.row_step, a.column_step);
-  const Scratch<T> copy = in_place ? nullptr : scratch<T>(static_cast<std::size_t>(held * panel_pitch));
-  const Scratch<T> right = packed.data ? nullptr : scratch<T>(static_cast<std::size_t>(each * columns));
+  thread_local Workspace of_left, of_right;
+  T* const copy = in_place ? nullptr : of_left.room<T>(held * panel_pitch);
+  T* const right = packed.data ? nullptr : of_right.room<T>(each * columns);
   for (Index first = 0; first < b.rows; first += each) {
     const Index terms = std::min(each, b.rows - first);
-    const T* x = right.get();
+    const T* x = right;
     if (packed.data) x = packed.data + first * packed.padded + packed.column * terms;
-    else pack_block(right.get(), b.part(first, terms, 0, b.columns, size));
+    else pack_block(right, b.part(first, terms, 0, b.columns, size));
     for (Index row = 0; row < a.rows; row += held) {
       const Index rows = std::min(held, a.rows - row);
       const Matrix part = a.part(row, rows, first, terms, size);
       if (!in_place)
-        copy_tile(reinterpret_cast<char*>(copy.get()), panel_pitch * size, size, part.data, part.row_step * size,
+        copy_tile(reinterpret_cast<char*>(copy), panel_pitch * size, size, part.data, part.row_step * size,
                   part.column_step * size, rows, terms, size);
-      const T* const left = in_place ? reinterpret_cast<const T*>(part.data) : copy.get();
+      const T* const left = in_place ? reinterpret_cast<const T*>(part.data) : copy;
       const Index most = std::max<Index>(1, finished_bytes / (rows * panel() * size)) * panel();
       for (Index done = 0; done < b.columns; done += most) {
         const Index end = std::min(done + most, b.columns);

@@ -39,8 +39,8 @@ struct ExecutableSettings {
   /// those that have no other owner.
   std::span<const int> donated = {};
   Native native = Native::automatic;
-  // Prepares the right matrices of products that are constants (Backend::prepare). Results may
-  // then differ in the last digits.
+  // Prepares the second inputs of products that are constants (Backend::prepare). Results may then
+  // differ in the last digits.
   bool prepares_constants = false;
   // About how many times the program will run (with_native_code). If it runs more often by
   // operator(), the executable compiles more of it to machine code later.

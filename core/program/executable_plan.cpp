@@ -424,7 +424,7 @@ class Executable::Planner {
     return layout.node().offset == 0 && layout.size() == variable(base_[at(v)]).shape.elements() &&
            is_contiguous(layout.shape(), layout.strides());
   }
-  // Prepares the right matrices of products that are constants.
+  // Prepares the second inputs of products that are constants.
   void prepare() {
     for (Kernel& kernel : plan_.kernels_) {
       if (!kernel.is_product || !is_array_constant(read_by(kernel)[1])) continue;
@@ -525,8 +525,8 @@ class Executable::Planner {
   }
 
   // Returns true if kernel k may compute its output `made` in the memory of its input `base`: if it
-  // reads the input once, all of it in its order, its operation is elementwise or able to reuse that
-  // input (Op::reuses), and both arrays have elements of the same size.
+  // reads the input once, all of it in its order, its operation is elementwise or able to reuse
+  // that input (Op::reuses), and both arrays have elements of the same size.
   bool may_compute_in(std::size_t k, std::size_t made, std::size_t base) {
     const Kernel& kernel = plan_.kernels_[k];
     const std::span<const int> read = read_by(kernel);

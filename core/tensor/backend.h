@@ -108,7 +108,8 @@ enum class Native {
   required  // everywhere: an operation that has no machine code is an error
 };
 
-/// The right matrix of a product in the form in which a kernel reads it (Backend::prepare).
+/// The right matrix of a product, or the weights of a convolution, in the form in which a kernel
+/// reads them (Backend::prepare).
 class PreparedInput {
  public:
   virtual ~PreparedInput() = default;
@@ -138,10 +139,10 @@ class Backend {
   /// outputs from row i of its inputs, where row i is index i of axis 0 of length `rows`.
   /// So a backend may pass some rows through all operations before it starts on the next rows.
   virtual void run_row_blocks(std::span<const Step> steps, Index rows);
-  /// Prepares the right matrix of a product that will run many times with the same right matrix.
-  /// Only this matrix needs an address in `product`. The results of a product with a prepared
-  /// matrix may differ from those of run() in the last digits. Returns null if run() reads the
-  /// matrix in its best form.
+  /// Prepares the second input of a matmul or convolution that will run many times with the same
+  /// second input. Only this input needs an address in `product`. Results with a prepared input may
+  /// differ from those of run() in the last digits. Returns null if run() reads the input in its
+  /// best form.
   virtual std::shared_ptr<const PreparedInput> prepare(const Step& /*product*/) { return nullptr; }
   /// Runs a matmul or convolution, and then `epilogue`, unless it is null: an operation with one
   /// output, each of whose elements depends on one element of each input. It reads the product's

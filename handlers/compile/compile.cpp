@@ -552,7 +552,7 @@ class Recordings::Replay {
   const std::uint64_t version_;
   TraceNode* node_;
   TraceNode* next_ = nullptr;
-  bool is_new_ = false;             // the last observed value should not be recorded: see Entry::missed
+  bool is_new_ = false;             // the last value should not be recorded: see Entry::missed
   const std::span<Tensor> leaves_;  // the arguments of the call
   const int arguments_;
   SmallVector<Tensor, 8> values_;  // of the tree's variables, up to the last node's

@@ -4,7 +4,6 @@ be imported and STAVE_ONNX_MODELS names the folder of the models.
     python3 peer_onnx.py MODEL BATCH     runs a model, and writes the most memory that the process took, in bytes
 """
 import os
-import resource
 import subprocess
 import sys
 
@@ -50,4 +49,5 @@ if __name__ == "__main__":
     run = runs(sys.argv[1], int(sys.argv[2]), 2)()
     for _ in range(3):
         run()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    with open("/proc/self/status") as status:
+        print(next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:")))

@@ -240,9 +240,9 @@ struct Kernels {
   /// adjacent. Only float32 and float64 have this kernel.
   void (*few_terms_matmul[dtype_count])(void* out, const void* a, const void* b, Index m, Index k, Index n,
                                         Index out_step, Index a_row, Index a_column, Index b_row);
-  /// Computes out[i * out_step] = the sum over j < n of a[i * a_row + j] * x[j], for i < rows. It has
-  /// one running sum for each lane of a vector, so a sum does not depend on the other rows. Only
-  /// float32 and float64 have this kernel.
+  /// Computes out[i * out_step] = the sum over j < n of a[i * a_row + j] * x[j], for i < rows. It
+  /// has one running sum for each lane of a vector, so a sum does not depend on the other rows.
+  /// Only float32 and float64 have this kernel.
   void (*multiply_vector[dtype_count])(void* out, Index out_step, const void* a, Index a_row, const void* x, Index rows,
                                        Index n);
   PanelProduct panel_product[dtype_count];  // only for float32 and float64

@@ -13,6 +13,21 @@ using stave_cpu::Index;
 constexpr int most_rows = STAVE_VECTOR_BYTES == 64 ? 12 : 6, panel_vectors = 2;
 static_assert(most_rows <= stave_cpu::most_panel_rows);
 
+/// Writes n columns of `rows` rows of `width` vectors, or adds them to `out`.
+template <class T>
+STAVE_OUTLINE void write_some(T* out, Index out_step, const T* sums, int rows, int width, Index n, bool accumulate) {
+  using V = Vec<T>;
+#pragma GCC unroll 1
+  for (int r = 0; r < rows; ++r, sums += width * V::lanes)
+#pragma GCC unroll 1
+    for (Index j = 0; j < n; j += V::lanes) {
+      const Index some = n - j < V::lanes ? n - j : V::lanes;
+      T* const to = out + r * out_step + j;
+      const V sum = V::load(sums + j);
+      store_some(accumulate ? load_some<T>(to, some) + sum : sum, to, some);
+    }
+}
+
 /// Computes `rows` rows of `width` vectors of results, each sum in several strands, which are added
 /// at the end.
 template <class T, int rows, int strands, int width>
@@ -46,18 +61,30 @@ STAVE_INLINE void multiply_vectors(void* out, Index out_step, const void* a, Ind
     for (int s = 0; s < strands; ++s) add(p + s, sums[s]);
   if constexpr (strands > 1)
     for (; p < terms; ++p) add(p, sums[0]);
+  const auto each = [&](auto visit) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r)
+    for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 16
-    for (int w = 0; w < width; ++w) {
-      V sum = sums[0][r][w];
+      for (int w = 0; w < width; ++w) {
+        V sum = sums[0][r][w];
 #pragma GCC unroll 16
-      for (int s = 1; s < strands; ++s) sum = sum + sums[s][r][w];
-      T* const to = static_cast<T*>(out) + r * out_step + w * lanes;
-      const Index some = n - w * lanes;
-      if (some >= lanes) (accumulate ? V::load(to) + sum : sum).store(to);
-      else if (some > 0) store_some(accumulate ? load_some<T>(to, some) + sum : sum, to, some);
-    }
+        for (int s = 1; s < strands; ++s) sum = sum + sums[s][r][w];
+        visit(sum, r, w);
+      }
+  };
+  T* const to = static_cast<T*>(out);
+  if (n == width * lanes && accumulate) {
+    each([&](V sum, int r, int w) __attribute__((always_inline)) {
+      T* const at = to + r * out_step + w * lanes;
+      (V::load(at) + sum).store(at);
+    });
+  } else if (n == width * lanes) {
+    each([&](V sum, int r, int w) __attribute__((always_inline)) { sum.store(to + r * out_step + w * lanes); });
+  } else {
+    alignas(64) T all[rows * width * lanes];
+    each([&](V sum, int r, int w) __attribute__((always_inline)) { sum.store(all + (r * width + w) * lanes); });
+    write_some(to, out_step, all, rows, width, n, accumulate);
+  }
 }
 
 /// PanelProduct::Multiply for `rows` rows. A sum does not depend on the number of columns.

@@ -314,7 +314,7 @@ TEST(CompileDonation, ViewsAreNotWrittenTo) {
     EXPECT_EQ(sum(step(std::move(column), tensor(1.f), at_position(5))).item<float>(), 1);
     EXPECT_EQ(sum(whole).item<float>(), 0);
     EXPECT_EQ(sum(columns).item<float>(), 0);
-    EXPECT_EQ(sum(step(whole(1), tensor(1.f), at_position(5))).item<float>(), 1);  // the only view, but not whole
+    EXPECT_EQ(sum(step(whole(1), tensor(1.f), at_position(5))).item<float>(), 1);  // not whole
   }
   for (int i = 0; i < 4; ++i) {
     Tensor part = zeros({2, length})(1);
