@@ -1,6 +1,7 @@
 // Products with quantized weights on the CPU.
 #pragma once
 
+#include <stave/core/op/attributes.h>
 #include <stave/core/tensor/backend.h>
 
 namespace stave_cpu {

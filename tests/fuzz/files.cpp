@@ -114,8 +114,7 @@ Named load_all_gguf(const std::string& path) {
     if (tensor.type.starts_with("type ")) continue;  // one that Stave lacks
     const Tensor x = tensor.array();
     const auto without_nan = [](const Tensor& y) { return where(isnan(y), 0.5, y); };
-    if (tensor.is_quantized() &&
-        !array_equal(without_nan(x), without_nan(dequantize(tensor.quantized(), float32))))
+    if (tensor.is_quantized() && !array_equal(without_nan(x), without_nan(dequantize(tensor.quantized(), float32))))
       throw std::runtime_error("quantized weights differ from the array");
     arrays.emplace(name, x);
   }
@@ -148,7 +147,7 @@ std::vector<Format> formats(const Folder& folder) {
       {"blanks.csv", blanks, nullptr, 8},
       // A program is written and read again, so that its constants are there several times.
       {"x.stave", load_one_program, nullptr, 16, 0, 8},
-      {"x.onnx", weights, nullptr, 1000},        // as many for a sparse tensor
+      {"x.onnx", weights, nullptr, 1000},       // as many for a sparse tensor
       {"x.gguf", load_all_gguf, nullptr, 100},  // blocks become floats, by several operations
   };
 

@@ -101,9 +101,9 @@ bool is_refused(const std::string& error) {
   for (const Op* op : all_ops())
     if ((is_special(op->id) || is_sampler(op->id)) && error.rfind(std::string("lower: ") + op->name + " (", 0) == 0)
       return true;
-  for (const char* name :
-       {"attention", "attention_gradient", "eig", "eigh", "eigvals", "eigvalsh", "expm", "ldl", "logm", "lstsq",
-        "quantized_matmul", "random_permutation", "schur", "solve_banded", "sqrtm", "svd", "svdvals", "sylvester", "to"})
+  for (const char* name : {"attention", "attention_gradient", "eig", "eigh", "eigvals", "eigvalsh", "expm", "ldl",
+                           "logm", "lstsq", "quantized_matmul", "random_permutation", "schur", "solve_banded", "sqrtm",
+                           "svd", "svdvals", "sylvester", "to"})
     if (error.rfind(std::string("lower: ") + name + " (", 0) == 0) return true;
   return false;
 }
