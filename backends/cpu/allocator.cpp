@@ -107,6 +107,8 @@ struct FreeList {
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   State state = State::fresh;
+  std::uint32_t workspace_lines = 0;
+  void* workspace = nullptr;
   FreeList lists[small_classes];
   // The bytes that this thread has allocated, less those that it has freed, since its last report
   // to the counts of the process, and the maximum of that difference. Only this thread writes them,
@@ -189,6 +191,8 @@ struct ThreadExit {
   }
   ~ThreadExit() {
     flush_counts(thread_pool, 0);
+    std::free(std::exchange(thread_pool.workspace, nullptr));
+    thread_pool.workspace_lines = 0;
     std::lock_guard lock(shared_mutex);
     close(thread_pool);
   }
@@ -356,6 +360,20 @@ void deallocate(Storage* storage) noexcept {
     give_large(storage->data, large_class(storage->capacity));
     give_small(pool, 0, block);
   }
+}
+
+void* thread_workspace(std::size_t bytes) {
+  Pool& pool = thread_pool;
+  const std::size_t lines = (bytes + line - 1) / line;
+  if (lines > pool.workspace_lines) {
+    open(pool);
+    std::free(std::exchange(pool.workspace, nullptr));
+    pool.workspace_lines = 0;
+    pool.workspace = std::aligned_alloc(line, lines * line);
+    if (!pool.workspace) throw std::bad_alloc();
+    pool.workspace_lines = static_cast<std::uint32_t>(lines);
+  }
+  return pool.workspace;
 }
 
 MemoryStats memory_stats() {

@@ -24,6 +24,11 @@ namespace stave_cpu {
 stave::Storage* allocate(stave::Backend* owner, std::size_t bytes);
 void deallocate(stave::Storage* storage) noexcept;
 
+/// Returns at least `bytes` bytes, aligned to a cache line, for parts of operands. They belong to
+/// the calling thread until it calls again. The thread keeps the memory for that, as BLAS keeps its
+/// buffers, and it does not count as memory of tensors. Throws std::bad_alloc.
+void* thread_workspace(std::size_t bytes);
+
 /// Returns allocation statistics. They are exact for the calling thread and for ended threads;
 /// concurrent changes of other threads may be missing.
 stave::MemoryStats memory_stats();

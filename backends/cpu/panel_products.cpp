@@ -1,45 +1,18 @@
 #include <stave/backends/cpu/panel_products.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 
+#include <stave/backends/cpu/allocator.h>
 #include <stave/backends/cpu/strided.h>
 
 namespace stave_cpu {
 
 namespace {
 
-// What the L2 cache holds of the left matrix, in bytes, and the size of the blocks of results that
-// a caller gets.
+// The L2 cache holds this many bytes of the left matrix. A caller gets results in blocks of the
+// second size.
 constexpr Index left_bytes = 240 * panel_pitch * 4, finished_bytes = Index{1} << 17;
-
-/// A thread's memory for parts of operands. It stays for the thread's next products, as the buffers
-/// of BLAS do, and does not count as memory of tensors.
-class Workspace {
- public:
-  template <class T>
-  T* room(Index elements) {
-    constexpr std::size_t alignment = 64;
-    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(T) + alignment - 1) / alignment * alignment;
-    if (bytes > bytes_) {
-      bytes_ = 0;
-      data_.reset(std::aligned_alloc(alignment, bytes));
-      if (!data_) throw std::bad_alloc();
-      bytes_ = bytes;
-    }
-    return static_cast<T*>(data_.get());
-  }
-
- private:
-  struct Free {
-    void operator()(void* data) const { std::free(data); }
-  };
-  std::unique_ptr<void, Free> data_;
-  std::size_t bytes_ = 0;
-};
 
 }  // namespace
 
@@ -90,9 +63,9 @@ void PanelProducts<T>::multiply(T* out, Index out_step, const Matrix& a, const M
   for (Index p = 0; p < each; ++p) offsets[p] = p * panel();
   const Index held = std::min(rows_at_once, a.rows);
   const bool in_place = reads_rows(a.row_step, a.column_step);
-  thread_local Workspace of_left, of_right;
-  T* const copy = in_place ? nullptr : of_left.room<T>(held * panel_pitch);
-  T* const right = packed.data ? nullptr : of_right.room<T>(each * columns);
+  const Index of_copy = in_place ? 0 : held * panel_pitch, of_right = packed.data ? 0 : each * columns;
+  T* const copy = static_cast<T*>(thread_workspace(static_cast<std::size_t>((of_copy + of_right) * size)));
+  T* const right = copy + of_copy;
   for (Index first = 0; first < b.rows; first += each) {
     const Index terms = std::min(each, b.rows - first);
     const T* x = right;

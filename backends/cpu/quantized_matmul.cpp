@@ -34,16 +34,16 @@ constexpr Index block_elements = Index{1} << 21;
 constexpr Index least_block = 64;
 
 /// A stack of matrices whose rows are dense. A view with other rows is copied.
-class Stack {
+class DenseRows {
  public:
-  explicit Stack(const View& x) {
+  explicit DenseRows(const View& x) {
     const std::size_t rank = x.shape.size();
     const bool is_dense = (x.strides[rank - 1] == 1 || x.shape[rank - 1] <= 1) &&
                           (x.strides[rank - 2] == x.shape[rank - 1] || x.shape[rank - 2] <= 1);
     if (!is_dense) copy_.emplace(x);
     view_ = copy_ ? copy_->view() : x;
   }
-  Stack(const Stack&) = delete;
+  DenseRows(const DenseRows&) = delete;
   const View& view() const { return view_; }
   Index rows() const { return view_.shape[view_.shape.size() - 2]; }
   Index columns() const { return view_.shape.back(); }
@@ -88,7 +88,7 @@ class QuantizedProduct {
   /// Memory for the scales and biases of one row, in T.
   using Buffer = std::unique_ptr<T[]>;
   Buffer make_buffer() const { return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(2 * groups())); }
-  static const T* in_dtype(const Stack& numbers, const char* from, T* buffer) {
+  static const T* in_dtype(const DenseRows& numbers, const char* from, T* buffer) {
     if (numbers.view().dtype == dtype) return reinterpret_cast<const T*>(from);
     const void* in[] = {from};
     stave_cpu::kernels().convert[static_cast<int>(numbers.view().dtype)][static_cast<int>(dtype)](buffer, in,
@@ -166,8 +166,8 @@ class QuantizedProduct {
   }
 
   const bool transpose_;
-  const Stack x_, codes_, scales_;
-  std::optional<Stack> biases_;
+  const DenseRows x_, codes_, scales_;
+  std::optional<DenseRows> biases_;
   const QuantizedKernels& kernels_;
   const T zero_;  // the code of 0 without biases
   const Index k_;

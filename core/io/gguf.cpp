@@ -30,9 +30,9 @@ enum ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text,
 constexpr std::uint64_t value_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
 
 /// Reads the header from its beginning to its end, some bytes at a time.
-class Header {
+class GgufHeader {
  public:
-  explicit Header(const InputFile& file) : file_(file), left_(std::min(file.size(), most_header_bytes)) {}
+  explicit GgufHeader(const InputFile& file) : file_(file), left_(std::min(file.size(), most_header_bytes)) {}
 
   const std::string& where() const { return file_.where(); }
   std::uint64_t position() const { return position_; }
@@ -95,7 +95,7 @@ To bits_as(std::uint64_t bits) {
   else return std::bit_cast<To>(bits);
 }
 
-GgufValue value_of(Header& header, std::uint32_t type, int depth) {
+GgufValue value_of(GgufHeader& header, std::uint32_t type, int depth) {
   const auto signed_number = [&](int bytes) {
     const int above = 64 - 8 * bytes;
     return static_cast<std::int64_t>(header.number(bytes) << above) >> above;
@@ -135,7 +135,7 @@ GgufValue value_of(Header& header, std::uint32_t type, int depth) {
   }
 }
 
-std::map<std::string, GgufValue> metadata_of(Header& header, std::uint64_t count) {
+std::map<std::string, GgufValue> metadata_of(GgufHeader& header, std::uint64_t count) {
   std::map<std::string, GgufValue> metadata;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::string name = header.name();
@@ -155,7 +155,7 @@ std::uint64_t alignment_of(const std::map<std::string, GgufValue>& metadata, con
   return *alignment;
 }
 
-GgufTensor tensor_of(Header& header) {
+GgufTensor tensor_of(GgufHeader& header) {
   GgufTensor tensor;
   tensor.name = header.name();
   const std::uint64_t axes = header.number(4);
@@ -225,7 +225,7 @@ void check_apart(const std::map<std::string, GgufTensor>& tensors, const std::st
 }
 
 Gguf gguf_of(const InputFile& file) {
-  Header header(file);
+  GgufHeader header(file);
   const std::string& where = file.where();
   if (file.size() < 24 || header.number(4) != magic)
     fail<FileError>("{}: is not a .gguf file: it does not begin with GGUF, a version and two numbers", where);
@@ -308,7 +308,7 @@ Quantized weights_of(const GgufTensor& tensor, const GgufFormat& format) {
   Quantized w{new_tensor(packed, uint8), new_tensor(scales, dtype), {}, format.bits};
   if (format.zero < 0) w.biases = new_tensor(scales, dtype);
   auto* to = elements_of<std::uint8_t>(w.packed);
-  // What is added to codes, so that 0 gets the code that it has in symmetric weights.
+  // This number is added to codes, so that 0 gets the code that it has in symmetric weights.
   const int shift = format.zero < 0 ? 0 : (1 << (format.bits - 1)) - format.zero;
   for_blocks(tensor, format, [&](Index i, const GgufBlock& block) {
     const auto code = [&](Index j) { return block.codes[j] + shift; };

@@ -38,7 +38,8 @@ std::string text_of(const Call& call) {
 
 std::uint64_t number_of_this_thread() noexcept {
   static std::atomic<std::uint64_t> count{0};
-  thread_local const std::uint64_t number = count++;
+  constinit thread_local std::uint64_t number = 0;
+  if (number == 0) number = ++count;
   return number;
 }
 

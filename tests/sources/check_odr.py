@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that no two types of the library have the same name (the one-definition rule).
 
-python3 tests/sources/check_odr.py BUILD SCRATCH [LAUNCHER...]
+python3 tests/sources/check_odr.py [BUILD SCRATCH [LAUNCHER...]]
 
 BUILD is a build folder that GCC built, with compile_commands.json. SCRATCH is for objects. The
 launcher runs the compiler, such as ccache.
@@ -13,8 +13,8 @@ instruction set's kernels are enough: the tests isa.*.weak_symbols keep the sets
 
 The linker does not see device code, templates that no two files use with the same arguments, and
 types in anonymous namespaces. Equal names of the latter are allowed, but confuse readers, and fail
-in a unity build. So the script also searches the text for types with the same name in the same
-namespace.
+in a unity build. So the script, called without arguments, searches the text for types with the same
+name in the same namespace.
 """
 import collections
 import concurrent.futures
@@ -99,10 +99,12 @@ def run(folder, arguments):
 
 
 def main():
+    if len(sys.argv) == 1:
+        findings = list(types_with_one_name())
+        print(*findings, sep="\n")
+        return 1 if findings else 0
     build, scratch = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     launcher = sys.argv[3:]
-    findings = list(types_with_one_name())
-    print(*findings, sep="\n")
     scratch.mkdir(parents=True, exist_ok=True)
     for left_over in scratch.glob("*.o"):
         left_over.unlink()
@@ -119,7 +121,7 @@ def main():
     objects = sorted(scratch.glob("*.o"))
     link = ["-flto", "-O0", "-Wodr", "-Werror=odr", "-Wlto-type-mismatch", "-Werror=lto-type-mismatch"]
     failed = run(scratch, [compiler, *link, "-r", "-nostdlib", "-flinker-output=rel", *objects, "-o", "all.lto"])
-    return 1 if findings or failed else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

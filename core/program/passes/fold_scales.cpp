@@ -56,9 +56,9 @@ bool has_repetitions(const Tensor& x) {
 }
 
 /// A product, and the additions and multiplications of constants by channel that follow it.
-class Chain {
+class ScaledChain {
  public:
-  Chain(const Channels& channels)
+  ScaledChain(const Channels& channels)
       : channels_(channels), scale_(static_cast<std::size_t>(channels.count), 1.0), shift_(scale_.size(), 0.0) {}
 
   /// Takes a step that reads `value`. Returns false if the chain ends before it.
@@ -125,22 +125,23 @@ Program with_scales_folded(Program program) {
   const UnderFrame past_all_handlers(nullptr);
   const Constants constants(program);
   const PerVariable<int> reads = read_counts(program);
-  PerVariable<int> reader(program, -1);
-  for (std::size_t k = 0; k < program.instructions.size(); ++k)
-    for (const int input : program.instructions[k].inputs) reader[input] = static_cast<int>(k);
-  const auto reader_of = [&](int variable) { return static_cast<std::size_t>(reader[variable]); };
+  const PerVariable<int> readers = last_reads(program), makers = producers(program);
+  // The one instruction that reads a variable; none if it is an output of the program.
+  const auto reader_of = [&](int variable) -> const Program::Instruction* {
+    const auto at = static_cast<std::size_t>(readers[variable]);
+    return reads[variable] == 1 && at < program.instructions.size() ? &program.instructions[at] : nullptr;
+  };
 
   for (std::size_t k = 0; k < program.instructions.size(); ++k) {
     const std::optional<Channels> channels = channels_of(program, program.instructions[k]);
     if (!channels) continue;
     const Tensor* const weights = constants.find(program.instructions[k].inputs[1]);
     if (!weights || weights->device() != cpu || !weights->node().storage || has_repetitions(*weights)) continue;
-    Chain chain(*channels);
+    ScaledChain chain(*channels);
     int value = program.instructions[k].outputs[0];
-    while (reads[value] == 1 && reader[value] >= 0) {
-      const Program::Instruction& step = program.instructions[reader_of(value)];
-      if (step.is_read() || !chain.take(program, constants, step, value)) break;
-      value = step.outputs[0];
+    for (auto* step = reader_of(value); step && !step->is_read(); step = reader_of(value)) {
+      if (!chain.take(program, constants, *step, value)) break;
+      value = step->outputs[0];
     }
     if (!chain.pays()) continue;
     const auto add_constant = [&](const Tensor& of) {
@@ -151,10 +152,7 @@ Program with_scales_folded(Program program) {
     program.instructions[k].inputs[1] = add_constant(chain.scaled(program.instructions[k], *weights));
     const Program::Variable& made = program.variable(chain.last());
     const int shift = add_constant(chain.shift(made.shape, made.dtype));
-    const auto makes_last = [&](const Program::Instruction& step) {
-      return !step.outputs.empty() && step.outputs[0] == chain.last();
-    };
-    Program::Instruction& last = *std::find_if(program.instructions.begin(), program.instructions.end(), makes_last);
+    Program::Instruction& last = program.instructions[static_cast<std::size_t>(makers[chain.last()])];
     last.op = &op_add;
     last.attributes = nullptr;
     last.inputs = {chain.first_value(), shift};
