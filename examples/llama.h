@@ -17,7 +17,7 @@ struct LlamaConfig {
   double epsilon = 1e-6;
 };
 
-/// What the model remembers of the tokens so far.
+/// The keys and values of the tokens so far.
 struct LlamaCache {
   std::vector<stave::Tensor> keys, values;  // for each layer, [key_value_heads, context, head_size]
 };

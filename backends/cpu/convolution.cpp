@@ -1,5 +1,5 @@
 // Convolutions on the CPU: run_convolution chooses among five algorithms. None of them builds the
-// whole im2col matrix. `phases` removes input dilation, and the other three compute a convolution
+// whole im2col matrix. `phases` removes input dilation, and the other four compute a convolution
 // without it.
 //
 //   phases    If x is dilated, results are grouped by the remainder of their position, and each

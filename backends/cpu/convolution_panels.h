@@ -48,7 +48,7 @@ class ConvolutionPanels {
   ConvolutionPanels(const Convolution& p, const PanelProduct& kernel, const PanelWeights<T>& weights)
       : p_(p), products_(kernel, panel_terms), weights_(weights), rows_(p.out[1]), columns_(p.out[2]), o_(p.o) {
     for (std::size_t axis = 1; axis < 3; ++axis) {
-      remainders_[axis] = std::min(p.stride[axis], reach(axis));
+      remainders_[axis] = std::min(p.stride[axis], p.reach(axis));
       used_[axis].resize(static_cast<std::size_t>(remainders_[axis]));
       for (Index k = 0; k < p.window[axis]; ++k)
         used_[axis][static_cast<std::size_t>(k * p.dilation[axis] % p.stride[axis])] = true;
@@ -84,33 +84,30 @@ class ConvolutionPanels {
     Index group, n, images, depth, row, rows, column, columns, o, o_count;
   };
 
-  /// The length of the range of x that a window covers, with the gaps of the dilation.
-  Index reach(std::size_t axis) const { return (p_.window[axis] - 1) * p_.dilation[axis] + 1; }
   /// The number of positions along an axis of the copy, for so many results.
-  Index copied(std::size_t axis, Index results) const { return results + (reach(axis) - 1) / p_.stride[axis]; }
+  Index copied(std::size_t axis, Index results) const { return results + (p_.reach(axis) - 1) / p_.stride[axis]; }
 
   /// The distance of rows in the copy. All zeros before a row and after it are shared, if both rows
   /// have them.
-  Index pitch(Index columns) const {
-    const Index length = copied(2, columns);
-    if (columns < p_.out[2]) return length;
-    Index shared = length - columns;
+  Index pitch() const {
+    const Index length = copied(2, columns_);
+    if (columns_ < p_.out[2]) return length;
+    Index shared = length - columns_;
     for (Index f = 0; f < remainders_[2]; ++f) {
       const Range inside(f - p_.low[2], p_.stride[2], p_.in[2], length);
       if (used_[2][static_cast<std::size_t>(f)]) shared = std::min({shared, inside.first, length - inside.last});
     }
     return length - shared;
   }
-  Index plane(Index rows, Index columns) const { return copied(1, rows) * pitch(columns) + copied(2, columns); }
+  Index plane() const { return copied(1, rows_) * pitch() + copied(2, columns_); }
   Index planes() const { return weights_.channels() * p_.window[0] * remainders_[1] * remainders_[2]; }
-  Index image_elements() const { return planes() * plane(rows_, columns_); }
+  Index image_elements() const { return planes() * plane(); }
   /// The length of the long row of results.
-  Index positions(Index rows, Index columns) const { return (rows - 1) * pitch(columns) + columns; }
+  Index positions(Index rows, Index columns) const { return (rows - 1) * pitch() + columns; }
 
-  static Index parts(Index whole, Index part) { return (whole + part - 1) / part; }
   Index tasks() const {
-    return parts(p_.n, images_) * p_.groups * p_.out[0] * parts(p_.out[1], rows_) * parts(p_.out[2], columns_) *
-           parts(p_.o, o_);
+    return ceil_divide(p_.n, images_) * p_.groups * p_.out[0] * ceil_divide(p_.out[1], rows_) *
+           ceil_divide(p_.out[2], columns_) * ceil_divide(p_.o, o_);
   }
 
   /// Chooses tiles that the L2 cache holds, and that threads can share. Results do not depend on
@@ -121,11 +118,7 @@ class ConvolutionPanels {
     const auto are_large = [&] { return images_ * o_ * positions(rows_, columns_) * p_.size > result_bytes; };
     while ((copy_is_large() && halve_places()) || (are_large() && halve())) {
     }
-    const auto few = [&] {
-      const Index n = tasks(), threads = thread_count();
-      return n < 4 * threads && n % threads != 0 && p_.work() / n > 2 * least_work;
-    };
-    while (few() && halve()) {
+    while (has_few_tasks(p_, tasks()) && halve()) {
     }
   }
   bool halve_channels() {
@@ -144,14 +137,14 @@ class ConvolutionPanels {
   /// same weights, and tiles of other result channels copy the same part of x, which takes about
   /// four times as long.
   bool halve() {
-    const Index weights = tasks() / parts(p_.o, o_) / p_.groups * p_.o * p_.terms(),
-                copies = 4 * parts(p_.o, o_) * p_.n * p_.c * volume(p_.in);
+    const Index weights = tasks() / ceil_divide(p_.o, o_) / p_.groups * p_.o * p_.terms(),
+                copies = 4 * ceil_divide(p_.o, o_) * p_.n * p_.c * volume(p_.in);
     return copies <= weights ? halve_channels() || halve_places() : halve_places() || halve_channels();
   }
 
   Tile tile_of(Index task) const {
     const auto take = [&task](Index whole, Index part, Index& first, Index& count) {
-      const Index all = parts(whole, part);
+      const Index all = ceil_divide(whole, part);
       first = task % all * part;
       count = std::min(part, whole - first);
       task /= all;
@@ -171,11 +164,11 @@ class ConvolutionPanels {
   bool in_place() const {
     const Operand& y = p_.y;
     if (y.step[2] != p_.size && p_.out[2] > 1) return false;
-    return rows_ == 1 || (columns_ == p_.out[2] && pitch(columns_) == columns_ && y.step[1] == columns_ * p_.size);
+    return rows_ == 1 || (columns_ == p_.out[2] && pitch() == columns_ && y.step[1] == columns_ * p_.size);
   }
 
   void set_offsets(std::array<Index, panel_terms>& offsets) const {
-    const Index row = pitch(columns_), each = plane(rows_, columns_);
+    const Index row = pitch(), each = plane();
     std::size_t term = 0;
     for (Index c = 0; c < weights_.channels(); ++c)
       for (Index i = 0; i < p_.window[0]; ++i)
@@ -227,7 +220,7 @@ class ConvolutionPanels {
   }
   /// Copies results from long rows to their places.
   void write(const Tile& tile, char* y, const T* from, Index count) const {
-    const Index length = positions(tile.rows, tile.columns), row = pitch(tile.columns);
+    const Index length = positions(tile.rows, tile.columns), row = pitch();
     for (Index o = 0; o < count; ++o, y += p_.y.lead[2], from += length)
       for (Index r = 0; r < tile.rows; ++r) {
         char* const to = y + r * p_.y.step[1];
@@ -239,10 +232,10 @@ class ConvolutionPanels {
       }
   }
 
-  /// Copies channels [c, c + channels) of the part of image n that a tile depends on. The layout is
-  /// that of the largest tile, but rows have the distance that fits this one.
+  /// Copies channels [c, c + channels) of the part of image n that a tile depends on, in the layout
+  /// of the largest tile.
   void copy_image(T* to, const Tile& tile, Index n, Index c, Index channels) const {
-    const Index each = plane(rows_, columns_);
+    const Index each = plane();
     for (Index channel = c; channel < c + channels; ++channel)
       for (Index i = 0; i < p_.window[0]; ++i) {
         const Index depth = tile.depth * p_.stride[0] + i * p_.dilation[0] - p_.low[0];
@@ -255,7 +248,7 @@ class ConvolutionPanels {
       }
   }
   void copy_plane(T* to, const Tile& tile, const char* x, Index down, Index along) const {
-    const Index rows = copied(1, tile.rows), columns = copied(2, tile.columns), row = pitch(columns_);
+    const Index rows = copied(1, tile.rows), columns = copied(2, tile.columns), row = pitch();
     for (Index r = 0; r < rows; ++r, to += row) {
       const Index height = (tile.row + r) * p_.stride[1] + down - p_.low[1];
       if (!x || height < 0 || height >= p_.in[1]) std::fill(to, to + columns, T{});
@@ -277,8 +270,7 @@ class ConvolutionPanels {
 template <class T>
 PanelWeights<T>::PanelWeights(const Convolution& p) {
   const Index taps = volume(p.window), most = std::clamp<Index>(panel_terms / taps, 1, p.c);
-  const Index blocks = (p.c + most - 1) / most;
-  channels_ = (p.c + blocks - 1) / blocks;
+  channels_ = ceil_divide(p.c, ceil_divide(p.c, most));
   const Operand& w = p.w;
   const auto adjacent = [](Index length, Index step, Index expected) { return length == 1 || step == expected; };
   const bool dense =
@@ -296,7 +288,7 @@ PanelWeights<T>::PanelWeights(const Convolution& p) {
 
 template <class T>
 void PanelWeights<T>::copy(const Convolution& p) {
-  const Index blocks = (p.c + channels_ - 1) / channels_, taps = volume(p.window);
+  const Index blocks = ceil_divide(p.c, channels_), taps = volume(p.window);
   step_ = panel_pitch;
   of_block_ = p.o * step_;
   of_group_ = blocks * of_block_;

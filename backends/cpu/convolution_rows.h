@@ -25,12 +25,12 @@ class ConvolutionRows {
     const Index most = is_float(p.dtype) ? kernels().weighed_results : 1;
     blocks_ = (p.o + most - 1) / most;
     columns_ = (p.out[2] - 1) + ((p.window[2] - 1) * p.dilation[2]) / p.stride[2] + 1;
-    pitch_ = columns_ * std::min(p.stride[2], (p.window[2] - 1) * p.dilation[2] + 1);
+    pitch_ = columns_ * std::min(p.stride[2], p.reach(2));
     // As in BLAS, a few hundred terms are summed before this sum is added to the result. For
     // windows with a large dilation, a task computes one row of results and copies only the rows of
     // x that this row uses.
-    has_large_dilation_ = reach(1) > 4 * p.window[1];
-    const Index seen = has_large_dilation_ ? p.window[1] : reach(1), one = p.window[0] * seen * pitch_ * p.size;
+    has_large_dilation_ = p.reach(1) > 4 * p.window[1];
+    const Index seen = has_large_dilation_ ? p.window[1] : p.reach(1), one = p.window[0] * seen * pitch_ * p.size;
     channels_ = std::clamp<Index>(std::min(512 / volume(p.window), 4 * second_cache / one), 1, p.c);
     const Index plane = channels_ * p.window[0] * pitch_ * p_.size;
     const Index fit = has_large_dilation_ ? 1 : (second_cache / plane - seen) / p.stride[1];
@@ -53,8 +53,6 @@ class ConvolutionRows {
   }
 
  private:
-  /// The length of the range of x that a window covers, with the gaps of the dilation.
-  Index reach(std::size_t axis) const { return (p_.window[axis] - 1) * p_.dilation[axis] + 1; }
   Index bands() const { return (p_.out[1] + rows_ - 1) / rows_; }
   Index tasks() const { return p_.n * p_.groups * p_.out[0] * bands(); }
   bool in_place() const { return p_.y.step[2] == p_.size || p_.out[2] == 1; }
@@ -114,7 +112,7 @@ class ConvolutionRows {
   }
 
   void copy_rows(T* to, const char* x, Index channels, Index depth, Index q, Index count) const {
-    const Index held = has_large_dilation_ ? held_ : (count - 1) * p_.stride[1] + reach(1);
+    const Index held = has_large_dilation_ ? held_ : (count - 1) * p_.stride[1] + p_.reach(1);
     for (Index c = 0; c < channels; ++c)
       for (Index i = 0; i < p_.window[0]; ++i) {
         const Index at = depth * p_.stride[0] + i * p_.dilation[0] - p_.low[0];

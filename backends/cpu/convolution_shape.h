@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include <stave/backends/cpu/parallel.h>
 #include <stave/core/op/attributes.h>
 #include <stave/core/tensor/backend.h>
 
@@ -45,6 +46,9 @@ struct Convolution {
   Operand x, w, y;  // x [n, groups, c, in], w [groups, o, c, window], y [n, groups, o, out]
   Index terms() const { return c * volume(window); }
   Index work() const { return n * groups * o * terms() * volume(out); }
+  /// The length of the range of x that a window covers along an axis, with the gaps of the
+  /// dilation.
+  Index reach(std::size_t axis) const { return (window[axis] - 1) * dilation[axis] + 1; }
 };
 
 /// Returns the last `axes` entries of `all`. Missing leading entries are `fill`.
@@ -79,6 +83,12 @@ inline Convolution convolution_of(const ConvolutionAttributes& a, const View& x,
           .x = operand(x, axes, size),
           .w = operand(w, axes, size),
           .y = operand(out, axes, size)};
+}
+
+/// Returns true if threads would share so many tasks unevenly, and smaller tasks pay.
+inline bool has_few_tasks(const Convolution& p, Index tasks) {
+  const Index threads = thread_count();
+  return tasks < 4 * threads && tasks % threads != 0 && p.work() / tasks > 2 * least_work;
 }
 
 inline Index ceil_divide(Index a, Index b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }

@@ -15,13 +15,11 @@ namespace {
 
 constexpr Index matrices = 16;
 
-Index parts(Index whole, Index part) { return (whole + part - 1) / part; }
-
 /// Returns at least `elements`, as an odd number of cache lines: rows with such a distance do not
 /// compete for lines of a cache.
 Index spread(Index elements) {
   constexpr Index line = 16;
-  return (parts(elements, line) | 1) * line;
+  return (ceil_divide(elements, line) | 1) * line;
 }
 
 /// The loops of one convolution. Threads share strips: whole rows of tiles of an image, or several
@@ -31,8 +29,8 @@ Index spread(Index elements) {
 class ConvolutionWinograd {
  public:
   ConvolutionWinograd(const Convolution& p, const PanelProduct& kernel, const WinogradWeights& weights)
-      : p_(p), transforms_(kernels().winograd), products_(kernel, p.o), weights_(weights), down_(parts(p.out[1], 2)),
-        along_(parts(p.out[2], 2)), rows_(down_) {
+      : p_(p), transforms_(kernels().winograd), products_(kernel, p.o), weights_(weights),
+        down_(ceil_divide(p.out[1], 2)), along_(ceil_divide(p.out[2], 2)), rows_(down_) {
     choose_strips();
     choose_blocks();
   }
@@ -47,9 +45,10 @@ class ConvolutionWinograd {
       std::vector<Piece> pieces;
       for (Index i = first; i < last; ++i) {
         const Strip strip = strip_of(i);
-        const Index all = strip.images * strip.rows * along_, count = parts(all, tiles_);
+        const Index all = strip.images * strip.rows * along_, count = ceil_divide(all, tiles_);
         for (Index block = 0, tile = 0; block < count; ++block) {
-          const Index end = block + 1 == count ? all : std::min(all, parts(all * (block + 1) / count, unit) * unit);
+          const Index end =
+              block + 1 == count ? all : std::min(all, ceil_divide(all * (block + 1) / count, unit) * unit);
           find_pieces(strip, tile, end, pieces);
           transform(strip.group, pieces, v.get());
           multiply(strip.group, pieces, end - tile, v.get(), sums.get(), offsets);
@@ -76,9 +75,9 @@ class ConvolutionWinograd {
     Index image, row, column, count, at;
   };
 
-  Index strips() const { return p_.groups * parts(p_.n, images_) * parts(down_, rows_); }
+  Index strips() const { return p_.groups * ceil_divide(p_.n, images_) * ceil_divide(down_, rows_); }
   Strip strip_of(Index i) const {
-    const Index bands = parts(down_, rows_), stacks = parts(p_.n, images_);
+    const Index bands = ceil_divide(down_, rows_), stacks = ceil_divide(p_.n, images_);
     const Index row = i % bands * rows_, image = i / bands % stacks * images_;
     return {i / bands / stacks, image, std::min(images_, p_.n - image), row, std::min(rows_, down_ - row)};
   }
@@ -94,17 +93,13 @@ class ConvolutionWinograd {
     };
     while (images_ * rows_ * along_ * 4 * p_.o * p_.size > strip_bytes && halve()) {
     }
-    const auto few = [&] {
-      const Index n = strips(), threads = thread_count();
-      return n < 4 * threads && n % threads != 0 && p_.work() / n > 2 * least_work;
-    };
-    while (few() && halve()) {
+    while (has_few_tasks(p_, strips()) && halve()) {
     }
   }
   void choose_blocks() {
     tiles_ = std::clamp<Index>(v_bytes / (matrices * p_.c * p_.size) / unit * unit, products_.panel(), most_tiles);
     o_ = std::clamp<Index>(sums_bytes / (matrices * tiles_ * p_.size), 1, p_.o);
-    o_ = parts(p_.o, parts(p_.o, o_));
+    o_ = ceil_divide(p_.o, ceil_divide(p_.o, o_));
     row_ = spread(tiles_ + 2 * unit);
     v_step_ = spread(p_.c * row_);
     sums_step_ = spread(o_ * row_);
@@ -189,7 +184,7 @@ bool is_suitable(const ConvolutionAttributes& attributes, const Convolution& p) 
   if (p.window != Triple{1, 3, 3} || !are_ones(p.stride) || !are_ones(p.dilation) ||
       !are_ones(attributes.input_dilations))
     return false;
-  const Index tiles = p.n * parts(p.out[1], 2) * parts(p.out[2], 2);
+  const Index tiles = p.n * ceil_divide(p.out[1], 2) * ceil_divide(p.out[2], 2);
   return std::min(p.o, p.c) >= least_channels && tiles >= least_tiles && volume(p.in) > 0;
 }
 

@@ -1,7 +1,6 @@
 // Products and what follows on them in compiled programs: right matrices that are packed once, and
 // elementwise operations on blocks of results that a cache still holds.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include <stave/backends/attributes.h>
@@ -10,6 +9,7 @@
 #include <stave/backends/cpu/cpu_backend.h>
 #include <stave/backends/cpu/matmul.h>
 #include <stave/backends/cpu/scratch.h>
+#include <stave/backends/cpu/strided.h>
 #include <stave/core/op/op.h>
 #include <stave/core/tensor/small_vector.h>
 
@@ -96,8 +96,7 @@ class Epilogue {
     const Scratch<char> buffer = in_place ? nullptr : scratch<char>(static_cast<std::size_t>(rows * columns * size));
     const View out{in_place ? to : buffer.get(), all.dtype, shape, dense};
     backend_->run(*step_->op, step_->attributes, inputs, {&out, 1});
-    for (Index r = 0; r < rows && !in_place; ++r)
-      std::memcpy(to + r * step * size, buffer.get() + r * columns * size, static_cast<std::size_t>(columns * size));
+    if (!in_place) copy_tile(to, step * size, size, buffer.get(), columns * size, size, rows, columns, size);
   }
 
   CpuBackend* backend_;
@@ -146,11 +145,9 @@ std::shared_ptr<const stave::PreparedInput> CpuBackend::prepare(const Step& step
 void CpuBackend::run_product(const Step& product, const Step* epilogue) {
   if (!epilogue) return void(run_step(*this, product, nullptr));
   const std::optional<Epilogue> after = Epilogue::of(*this, *epilogue, row_length(product));
-  const auto run_epilogue = [&](Index first, Index rows, Index step, Index columns) {
-    (*after)(first, rows, step, columns);
-  };
-  const Finished finished(run_epilogue);
-  if (!run_step(*this, product, after ? &finished : nullptr))
+  std::optional<Finished> finished;
+  if (after) finished.emplace(*after);
+  if (!run_step(*this, product, finished ? &*finished : nullptr))
     run(*epilogue->op, epilogue->attributes, epilogue->inputs, epilogue->outputs);
 }
 

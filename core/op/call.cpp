@@ -126,13 +126,6 @@ const Device& check_inputs(const Op& op, std::span<const Tensor> inputs) {
 // Most operations that programs perform are elementwise. They are computed without lists of inputs
 // and outputs.
 
-// Returns true if the result may take the storage of x: a backend's storage of the right size,
-// used as a whole, contiguous, and invisible to other code.
-bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) {
-  return stave_detail::is_sole_owner(x) &&
-         stave_detail::fills_storage(*x.node_ptr(), x.node_ptr()->storage->bytes, shape, dtype);
-}
-
 StoragePtr take_storage(Node& node) {
   const auto lock = node.lock_if_registered();
   return std::move(node.storage);
@@ -147,7 +140,7 @@ Tensor run_elementwise(const Op& op, Dtype dtype, const Node& like, std::span<co
   // strides are read until the end.
   Tensor donor;
   for (std::size_t i = 0; i < in.size(); ++i)
-    if (owned[i] && may_donate(*owned[i], like.shape, dtype)) {
+    if (owned[i] && stave_detail::may_donate(*owned[i], like.shape, dtype)) {
       donor = std::move(*owned[i]);
       break;
     }
@@ -210,8 +203,9 @@ namespace {
 // marks inputs with another owner.
 StoragePtr reused(const Op& op, const Attributes* attributes, std::span<Tensor> inputs, unsigned borrowed,
                   const Abstract& output, SmallVector<Tensor, 1>& donors) {
-  const std::size_t i = donor_of(op, attributes, inputs, borrowed, cpu,
-                                 [&](const Tensor& x) { return may_donate(x, output.shape, output.dtype); });
+  const std::size_t i = donor_of(op, attributes, inputs, borrowed, cpu, [&](const Tensor& x) {
+    return stave_detail::may_donate(x, output.shape, output.dtype);
+  });
   if (i == inputs.size()) return nullptr;
   return take_storage(*donors.emplace_back(std::move(inputs[i])).node_ptr());
 }
@@ -247,8 +241,10 @@ Outputs run_kernel(const Op& op, const Attributes* attributes, std::span<Tensor>
 
 }  // namespace
 
-bool is_sole_owner(const Tensor& x) noexcept {
-  return x.node_ptr().unique() && x.node_ptr()->storage.unique() && x.node_ptr()->storage->owner;
+bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) noexcept {
+  if (!x.node_ptr().unique()) return false;
+  const Node& node = *x.node_ptr();
+  return node.storage.unique() && node.storage->owner && fills_storage(node, node.storage->bytes, shape, dtype);
 }
 
 bool fills_storage(const Node& node, std::size_t bytes, const Shape& shape, Dtype dtype) noexcept {

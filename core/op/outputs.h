@@ -10,11 +10,12 @@
 
 namespace stave_detail {
 
-/// Returns true if no other code can see the storage of x, which belongs to a backend.
-bool is_sole_owner(const Tensor& x) noexcept;
 /// Returns true if the elements of a node are all of a storage of this many bytes, in row-major
 /// order, and a result of this shape and dtype is as large. Then the result may take the storage.
 bool fills_storage(const Node& node, std::size_t bytes, const Shape& shape, Dtype dtype) noexcept;
+/// Returns true if a result of this shape and dtype may take the storage of x: if x fills it, a
+/// backend owns it, and no other code can see it.
+bool may_donate(const Tensor& x, const Shape& shape, Dtype dtype) noexcept;
 /// Returns the number of the first input whose buffer an output may take, given which tensors may
 /// donate theirs; the number of inputs if there is none. `borrowed`: a mask of inputs with another
 /// owner.

@@ -60,10 +60,8 @@ Tensor as_array(const Tensor& x) {
       NodePtr(new Node(node.dtype, node.device, node.shape, node.strides, apply(op_copy, {one}).node().storage)));
 }
 
-// Returns true if x is the only owner of the whole of its storage, whose elements are row-major.
-bool may_donate(const Tensor& x) {
-  return is_sole_owner(x) && fills_storage(x.node(), x.node().storage->bytes, x.shape(), x.dtype());
-}
+// Returns true if a result of its size may take the storage of x.
+bool may_take(const Tensor& x) { return may_donate(x, x.shape(), x.dtype()); }
 
 }  // namespace
 
@@ -245,7 +243,7 @@ void Executable::Steps::run(std::span<void* const> inputs, std::span<void* const
 // Returns the storage of a result: that of its donor if no other code can see it, else new storage.
 StoragePtr Executable::storage_of(const Result& result, std::span<const Tensor> inputs) const {
   if (result.donor >= 0)
-    if (const Tensor& donor = inputs[static_cast<std::size_t>(result.donor)]; may_donate(donor))
+    if (const Tensor& donor = inputs[static_cast<std::size_t>(result.donor)]; may_take(donor))
       return donor.node().storage;
   return allocate_storage(device_, result.dtype, result.shape, "a compiled program");
 }
@@ -255,7 +253,7 @@ StoragePtr Executable::storage_of(const Result& result, std::span<const Tensor> 
 Inputs Executable::with_lent_copied(std::span<const Tensor> inputs) const {
   SmallVector<std::size_t, 4> lent;
   for (const int i : written_inputs_)
-    if (!may_donate(inputs[static_cast<std::size_t>(i)])) lent.push_back(static_cast<std::size_t>(i));
+    if (!may_take(inputs[static_cast<std::size_t>(i)])) lent.push_back(static_cast<std::size_t>(i));
   Inputs result;
   if (lent.empty()) return result;
   const UnderFrame past_all_handlers(nullptr);
@@ -266,7 +264,7 @@ Inputs Executable::with_lent_copied(std::span<const Tensor> inputs) const {
 
 // Returns true if a run with these inputs writes to the memory of one of them.
 bool Executable::takes_memory(std::span<const Tensor> inputs) const {
-  const auto is_taken = [&](int i) { return i >= 0 && may_donate(inputs[static_cast<std::size_t>(i)]); };
+  const auto is_taken = [&](int i) { return i >= 0 && may_take(inputs[static_cast<std::size_t>(i)]); };
   return std::any_of(written_inputs_.begin(), written_inputs_.end(), is_taken) ||
          std::any_of(results_.begin(), results_.end(), [&](const Result& result) { return is_taken(result.donor); });
 }

@@ -108,8 +108,6 @@ class Executable {
 
   /// The size of the arena in bytes. The storages of outputs are not part of it.
   std::size_t arena_bytes() const noexcept { return arena_bytes_; }
-  /// The size of the prepared constants in bytes.
-  std::size_t prepared_bytes() const noexcept { return prepared_bytes_; }
 
  private:
   class Planner;  // executable_plan.cpp

@@ -1,4 +1,4 @@
-// What the operators of ai.onnx.ml have in common.
+// Functions that the operators of ai.onnx.ml share.
 #pragma once
 
 #include <string>

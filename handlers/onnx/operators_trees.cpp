@@ -137,6 +137,14 @@ std::vector<double> numbers(const NodeCall& n, const std::string& name) {
   return n.numbers(n.has(name + "_as_tensor") ? name + "_as_tensor" : name);
 }
 
+// Returns for each of `count` nodes whether a missing value counts as true: none without the
+// attribute.
+std::vector<Index> tracks_of_missing(const NodeCall& n, std::size_t count) {
+  auto tracks = list(n, "nodes_missing_value_tracks_true");
+  if (tracks.empty()) tracks.resize(count, 0);
+  return tracks;
+}
+
 void require_sizes(std::size_t wanted, std::initializer_list<std::pair<const char*, std::size_t>> sizes) {
   for (const auto& [name, found] : sizes)
     if (found != wanted) fail<ShapeError>("the attribute '{}' has {} entries for {}", name, found, wanted);
@@ -152,10 +160,9 @@ struct NumberedTrees {
     const auto tree = list(n, "nodes_treeids"), number = list(n, "nodes_nodeids"),
                feature = list(n, "nodes_featureids"), yes = list(n, "nodes_truenodeids"),
                no = list(n, "nodes_falsenodeids");
-    auto nan = list(n, "nodes_missing_value_tracks_true");
+    const auto nan = tracks_of_missing(n, tree.size());
     const auto modes = n.texts("nodes_modes");
     const auto values = numbers(n, "nodes_values");
-    if (nan.empty()) nan.resize(tree.size(), 0);
     require_sizes(tree.size(), {{"nodes_nodeids", number.size()},
                                 {"nodes_featureids", feature.size()},
                                 {"nodes_truenodeids", yes.size()},
@@ -240,8 +247,7 @@ Tensor tree_ensemble(const NodeCall& n) {
   const auto feature = list(n, "nodes_featureids"), yes = list(n, "nodes_truenodeids"),
              no = list(n, "nodes_falsenodeids"), yes_leaf = list(n, "nodes_trueleafs"),
              no_leaf = list(n, "nodes_falseleafs"), target = list(n, "leaf_targetids");
-  auto nan = list(n, "nodes_missing_value_tracks_true");
-  if (nan.empty()) nan.resize(feature.size(), 0);
+  const auto nan = tracks_of_missing(n, feature.size());
   const auto splits = n.numbers("nodes_splits"), members = n.numbers("membership_values");
   const auto modes = list(n, "nodes_modes");
   require_sizes(feature.size(), {{"nodes_splits", splits.size()},

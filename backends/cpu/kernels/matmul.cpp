@@ -93,17 +93,6 @@ void few_terms_matmul(void* out, const void* a, const void* b, Index m, Index k,
     few_terms_rows<T, 1>(to + i * out_step, left + i * a_row, right, k, n, out_step, a_row, a_column, b_row);
 }
 
-/// Returns the sum of the elements of a vector of so many bytes, adding its halves.
-template <class T, std::size_t bytes, class Raw>
-STAVE_INLINE T sum_across(Raw v) {
-  if constexpr (bytes == 2 * sizeof(T)) return v[0] + v[1];
-  else {
-    typedef T Half __attribute__((vector_size(bytes / 2)));
-    Half halves[2];
-    __builtin_memcpy(halves, &v, bytes);
-    return sum_across<T, bytes / 2>(halves[0] + halves[1]);
-  }
-}
 /// Multiplies `height` rows of a by x. With fewer rows at a time, the processor would have less
 /// memory to read ahead.
 template <class T, int height>
@@ -121,7 +110,7 @@ STAVE_INLINE void vector_rows(T* out, Index out_step, const T* a, Index a_row, c
     const V factor = load_some<T>(x + j, n - j);
     for (int r = 0; r < height; ++r) sums[r] = sums[r] + load_some<T>(a + r * a_row + j, n - j) * factor;
   }
-  for (int r = 0; r < height; ++r) out[r * out_step] = sum_across<T, sizeof(V)>(sums[r].raw);
+  for (int r = 0; r < height; ++r) out[r * out_step] = sum_across(sums[r]);
 }
 template <class T>
 void multiply_vector(void* out, Index out_step, const void* a, Index a_row, const void* x, Index rows, Index n) {

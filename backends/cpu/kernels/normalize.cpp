@@ -32,14 +32,6 @@ struct Rows {
   }
   // Returns a b, and 0 where a or b is 0, even if the other is infinite or NaN.
   static STAVE_INLINE V product(V a, V b) { return select((a == V(0)) | (b == V(0)), V(0), a * b); }
-  static STAVE_INLINE double across(V v) {
-    T all[lanes];
-    v.store(all);
-    for (int half = lanes / 2; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) all[lane] += all[lane + half];
-    return static_cast<double>(all[0]);
-  }
-
   /// The sum of first(x[i]) and, if `both` is true, that of second(x[i]).
   struct Pair {
     double first = 0, second = 0;
@@ -66,8 +58,9 @@ struct Rows {
         firsts[1] = firsts[1] + first_of(first(v), end - i);
         if constexpr (both) seconds[1] = seconds[1] + first_of(second(v), end - i);
       }
-      total.first += across((firsts[0] + firsts[1]) + (firsts[2] + firsts[3]));
-      if constexpr (both) total.second += across((seconds[0] + seconds[1]) + (seconds[2] + seconds[3]));
+      total.first += static_cast<double>(sum_across((firsts[0] + firsts[1]) + (firsts[2] + firsts[3])));
+      if constexpr (both)
+        total.second += static_cast<double>(sum_across((seconds[0] + seconds[1]) + (seconds[2] + seconds[3])));
       i = end;
     }
     return total;
@@ -173,8 +166,8 @@ struct Rows {
                store_some(a, gh_sum + i, rest);
                store_some(b, g_sum + i, rest);
              });
-      total.u += across(u_sum);
-      total.uh += across(uh_sum);
+      total.u += static_cast<double>(sum_across(u_sum));
+      total.uh += static_cast<double>(sum_across(uh_sum));
       u_sum = uh_sum = V(0);
       i = end;
     }

@@ -62,14 +62,6 @@ struct Quantized {
     }
   }
 
-  static STAVE_INLINE double across(V v) {
-    T all[V::lanes];
-    v.store(all);
-    for (int half = V::lanes / 2; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) all[lane] += all[lane + half];
-    return static_cast<double>(all[0]);
-  }
-
   /// The sums of products of a row of weights with `rows` rows of x. Each has `ways` parts, so that
   /// additions need not wait for one another.
   template <int rows>
@@ -134,7 +126,7 @@ struct Quantized {
       for (int p = 0; p < parts; ++p) {
         V sum = sums[r][0][p];
         for (int way = 1; way < ways<rows>; ++way) sum = sum + sums[r][way][p];
-        totals[r] += across(sum);
+        totals[r] += static_cast<double>(sum_across(sum));
       }
   }
 

@@ -64,13 +64,7 @@ struct Sums<float> {
     high.store(sums + F64::lanes);
   }
   static STAVE_INLINE void rescale(double& sum, double&, double factor) { sum *= factor; }
-  STAVE_INLINE void add_to(double& sum, double&) const {
-    double lanes[F64::lanes];
-    (low + high).store(lanes);
-    for (int half = F64::lanes / 2; half > 0; half /= 2)
-      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    sum += lanes[0];
-  }
+  STAVE_INLINE void add_to(double& sum, double&) const { sum += sum_across(low + high); }
 };
 template <>
 struct Sums<double> {

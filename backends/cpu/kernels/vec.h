@@ -173,6 +173,26 @@ STAVE_INLINE void store_booleans(const Mask<T>* masks, void* to) {
       .store(to);
 }
 
+// ---- sums ---------------------------------------------------------------------------------------
+
+template <class T, std::size_t bytes, class Raw>
+STAVE_INLINE T sum_of_halves(Raw v) {
+  if constexpr (bytes == 2 * sizeof(T)) return v[0] + v[1];
+  else {
+    typedef T Half __attribute__((vector_size(bytes / 2)));
+    Half halves[2];
+    __builtin_memcpy(halves, &v, bytes);
+    return sum_of_halves<T, bytes / 2>(halves[0] + halves[1]);
+  }
+}
+/// Returns the sum of the lanes. It adds the halves of the vector, then the halves of their sum,
+/// and so on.
+template <class T>
+  requires is_real<T>
+STAVE_INLINE T sum_across(Vec<T> v) {
+  return sum_of_halves<T, STAVE_VECTOR_BYTES>(v.raw);
+}
+
 // ---- signs --------------------------------------------------------------------------------------
 
 using F32 = Vec<float>;

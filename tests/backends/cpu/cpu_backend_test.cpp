@@ -9,23 +9,14 @@
 
 #include "backends/conformance.h"
 #include "backends/copies.h"
+#include "isas.h"
 
 namespace {
 
 using namespace conformance;
 
-/// Tests that run on each instruction set of this machine.
-class Cpu : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    const stave_cpu::Kernels* table = stave_cpu::kernels_for(GetParam());
-    if (!table) GTEST_SKIP() << "this machine or build has no " << GetParam();
-    stave_cpu::use_kernels(table);
-  }
-  void TearDown() override { stave_cpu::use_kernels(nullptr); }
-};
-INSTANTIATE_TEST_SUITE_P(Isa, Cpu, testing::ValuesIn(stave_cpu::built_isas()),
-                         [](const auto& isa) { return isa.param; });
+class Cpu : public stave_test::OnEachIsa {};
+STAVE_ON_EACH_ISA(Cpu);
 
 TEST_P(Cpu, MovesElementsOfEverySize) {
   stave_test::check_copies_of_every_size(

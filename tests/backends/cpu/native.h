@@ -9,13 +9,13 @@
 
 #include <gtest/gtest.h>
 
-#include <stave/backends/cpu/dispatch.h>
 #include <stave/backends/cpu/native/group_calls.h>
 #include <stave/backends/cpu/native/native_code.h>
 #include <stave/core/program/hoist_invariants.h>
 #include <stave/core/program/lower.h>
 #include <stave/stave.h>
 
+#include "isas.h"
 #include "lowered.h"
 
 namespace native {
@@ -111,23 +111,18 @@ void expect_same_program(const std::string& name, F f, X... xs) {
   expect_same(name, code, inputs);
 }
 
-/// Tests that run with the kernels of each instruction set of this machine: native code uses the
-/// same set.
-class Native : public testing::TestWithParam<std::string> {
+/// Native code uses the same instruction set as the kernels.
+class Native : public stave_test::OnEachIsa {
  protected:
   void SetUp() override {
-    const stave_cpu::Kernels* table = stave_cpu::kernels_for(GetParam());
-    if (!table) GTEST_SKIP() << "this machine or build has no " << GetParam();
-    stave_cpu::use_kernels(table);
+    OnEachIsa::SetUp();
     std::string reason;
-    if (!NativeCode::compile(Lowered{}, &reason)) GTEST_SKIP() << reason;
+    if (!IsSkipped() && !NativeCode::compile(Lowered{}, &reason)) GTEST_SKIP() << reason;
   }
-  void TearDown() override { stave_cpu::use_kernels(nullptr); }
 };
 /// Names the tests of a file.
-#define NATIVE_FIXTURE(name)                                                      \
-  class name : public Native {};                                                  \
-  INSTANTIATE_TEST_SUITE_P(Isa, name, testing::ValuesIn(stave_cpu::built_isas()), \
-                           [](const auto& isa) { return isa.param; })
+#define NATIVE_FIXTURE(name)     \
+  class name : public Native {}; \
+  STAVE_ON_EACH_ISA(name)
 
 }  // namespace native

@@ -23,8 +23,7 @@ class NativeLanes : public Native {
     if (!LaneCode::compile(Lowered{}, {}, &reason)) GTEST_SKIP() << reason;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Isa, NativeLanes, testing::ValuesIn(stave_cpu::built_isas()),
-                         [](const auto& isa) { return isa.param; });
+STAVE_ON_EACH_ISA(NativeLanes);
 
 /// An array of all lanes, along axis 0; the same for all of them if it is uniform.
 struct LaneInput {

@@ -11,6 +11,7 @@
 #include <stave/stave.h>
 
 #include "bits.h"
+#include "isas.h"
 #include "matchers.h"
 #include "own_kernels/functions.h"
 
@@ -77,17 +78,8 @@ Tensor special(Dtype dtype) {
 }
 Tensor scattered(Shape shape, Dtype dtype, unsigned seed) { return 3 * normal(Key(seed), std::move(shape), dtype); }
 
-class OwnKernels : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    const stave_cpu::Kernels* const table = stave_cpu::kernels_for(GetParam());
-    if (!table) GTEST_SKIP() << "this processor has no " << GetParam();
-    stave_cpu::use_kernels(table);
-  }
-  void TearDown() override { stave_cpu::use_kernels(nullptr); }
-};
-INSTANTIATE_TEST_SUITE_P(Isa, OwnKernels, testing::ValuesIn(stave_cpu::built_isas()),
-                         [](const auto& isa) { return isa.param; });
+class OwnKernels : public stave_test::OnEachIsa {};
+STAVE_ON_EACH_ISA(OwnKernels);
 
 /// Returns true if a region can apply the operation to float32 operands.
 bool takes_floats(OpId id, std::initializer_list<int> operands) {

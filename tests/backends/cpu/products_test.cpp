@@ -15,6 +15,7 @@
 #include <stave/backends/cpu/parallel.h>
 
 #include "bits.h"
+#include "isas.h"
 
 namespace {
 
@@ -43,17 +44,8 @@ Tensor integers(Random& random, const Shape& shape, Dtype dtype) {
 
 std::vector<double> elements(const Tensor& x) { return astype(x, float64).to_vector<double>(); }
 
-class Products : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    const stave_cpu::Kernels* table = stave_cpu::kernels_for(GetParam());
-    if (!table) GTEST_SKIP() << "this machine or build has no " << GetParam();
-    stave_cpu::use_kernels(table);
-  }
-  void TearDown() override { stave_cpu::use_kernels(nullptr); }
-};
-INSTANTIATE_TEST_SUITE_P(Isa, Products, testing::ValuesIn(stave_cpu::built_isas()),
-                         [](const auto& isa) { return isa.param; });
+class Products : public stave_test::OnEachIsa {};
+STAVE_ON_EACH_ISA(Products);
 
 /// A convolution with three spatial axes, of which the leading ones may have length 1.
 struct Case {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <random>
 
-#include <stave/backends/cpu/dispatch.h>
 #include <stave/stave.h>
 
 #include "files.h"
+#include "isas.h"
 #include "matchers.h"
 
 namespace quantize_test {
@@ -131,15 +131,7 @@ void expect_product(const Tensor& x, const Quantized& w, bool transpose) {
       << w.scales.shape() << (w.biases ? "" : " symmetric") << (transpose ? "" : " not transposed");
 }
 
-class QuantizedKernels : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    const stave_cpu::Kernels* const table = stave_cpu::kernels_for(GetParam());
-    if (!table) GTEST_SKIP() << "this processor lacks " << GetParam();
-    stave_cpu::use_kernels(table);
-  }
-  void TearDown() override { stave_cpu::use_kernels(nullptr); }
-};
+class QuantizedKernels : public stave_test::OnEachIsa {};
 
 // Groups shorter than a vector, of one, two and more whole vectors of each instruction set, and
 // with a rest; long groups, whose sums are added in parts; and as many rows of x as one call of a
@@ -177,8 +169,7 @@ TEST_P(QuantizedKernels, ComputeProductsByBlocks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizedKernels, testing::ValuesIn(stave_cpu::built_isas()),
-                         [](const auto& isa) { return isa.param; });
+STAVE_ON_EACH_ISA(QuantizedKernels);
 
 TEST(QuantizedMatmul, TakesEveryDtypeAndLayout) {
   for (const Dtype dtype : {float16, bfloat16, float32, float64})

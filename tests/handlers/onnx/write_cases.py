@@ -14,6 +14,7 @@ import warnings
 try:
     import onnx
     from onnx.backend.test.loader import load_model_tests
+    from test_files import write_test
 except ImportError:
     print("There is no Python package `onnx`: pip install onnx")
     sys.exit(77)
@@ -51,13 +52,11 @@ def main():
         old.unlink()
     for case in load_model_tests(kind="node"):
         inputs, outputs = case.data_sets[0]
-        data = onnx.ModelProto()
+        found = []
         for kind, values, infos in [("in", inputs, case.model.graph.input), ("out", outputs, case.model.graph.output)]:
             for value, info in zip(values, infos):
-                data.graph.initializer.extend(tensors(f"{kind}/{info.name}", value))
-        onnx.helper.set_model_props(data, {"rtol": str(case.rtol), "atol": str(case.atol)})
-        (folder / f"{case.name}.onnx").write_bytes(case.model.SerializeToString())
-        (folder / f"{case.name}.data").write_bytes(data.SerializeToString())
+                found.extend(tensors(f"{kind}/{info.name}", value))
+        write_test(folder, case.name, case.model.SerializeToString(), found, case.rtol, case.atol)
     done.write_text(onnx.__version__)
 
 

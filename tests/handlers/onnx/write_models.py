@@ -17,6 +17,7 @@ try:
     import numpy as np
     import onnx
     import onnxruntime
+    from test_files import arrays, write_test
 except ImportError as error:
     print(f"{error}: pip install onnx onnxruntime")
     sys.exit(77)
@@ -56,14 +57,8 @@ def write(folder, path):
     inputs = make()
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    data = onnx.ModelProto()
-    for name, value in inputs.items():
-        data.graph.initializer.append(onnx.numpy_helper.from_array(value, f"in/{name}"))
-    for name, value in zip(names, session.run(names, inputs)):
-        data.graph.initializer.append(onnx.numpy_helper.from_array(value, f"out/{name}"))
-    onnx.helper.set_model_props(data, {"rtol": "1e-5", "atol": "1e-5"})
-    (folder / f"{path.stem}.onnx").write_bytes(path.read_bytes())
-    (folder / f"{path.stem}.data").write_bytes(data.SerializeToString())
+    tensors = [*arrays("in", inputs.items()), *arrays("out", zip(names, session.run(names, inputs)))]
+    write_test(folder, path.stem, path.read_bytes(), tensors, 1e-5, 1e-5)
 
 
 def main():

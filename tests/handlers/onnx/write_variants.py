@@ -19,6 +19,7 @@ try:
     import onnxruntime
     from onnx.backend.test.loader import load_model_tests
     from onnx.reference import ReferenceEvaluator
+    from test_files import arrays, write_test
 except ImportError as error:
     print(f"{error}: pip install onnx onnxruntime")
     sys.exit(77)
@@ -192,12 +193,9 @@ def main():
             outputs = run(model, inputs)
             if outputs is None:
                 continue
-            data = onnx.ModelProto()
-            for kind, named in [("in", inputs.items()), ("out", zip([o.name for o in model.graph.output], outputs))]:
-                data.graph.initializer.extend(onnx.numpy_helper.from_array(v, f"{kind}/{k}") for k, v in named)
-            onnx.helper.set_model_props(data, {"rtol": "1e-4", "atol": "1e-5"})
-            (folder / f"{case.name}{suffix}.onnx").write_bytes(model.SerializeToString())
-            (folder / f"{case.name}{suffix}.data").write_bytes(data.SerializeToString())
+            names = [output.name for output in model.graph.output]
+            tensors = [*arrays("in", inputs.items()), *arrays("out", zip(names, outputs))]
+            write_test(folder, case.name + suffix, model.SerializeToString(), tensors, 1e-4, 1e-5)
     done.write_text(version)
 
 
