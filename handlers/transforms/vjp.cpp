@@ -96,6 +96,10 @@ class Waiting {
     while (!pages_.empty() && (!pages_.back() || !pages_.back()->taken)) pages_.pop_back();
     return pages_.empty();
   }
+  /// Returns the number of the last recorded entry; the queue must not be empty.
+  std::uint64_t last() const {
+    return (pages_.size() - 1) * page_size + static_cast<std::uint64_t>(std::bit_width(pages_.back()->taken)) - 1;
+  }
   /// Removes and returns the last recorded entry; the queue must not be empty. The reference stays
   /// valid until the next call of a member other than place_of.
   Place& take_last() {
@@ -130,16 +134,19 @@ class BackwardPass {
       if (cotangents[i].defined()) add_cotangent(record_.outputs[i], cotangents[i]);
     if (consume_) record_.outputs.clear();
     std::vector<Tensor> result(record_.input_abstracts.size());  // inputs were the first entries
-    while (!waiting_.empty()) {
+    while (continue_concats(), !waiting_.empty()) {
       Waiting::Place& last = waiting_.take_last();
       keeps_ = static_cast<bool>(last.kept);
       scope_.entry = last.entry->op ? &*last.entry : nullptr;
       last.join_slices();
-      if (fused_ && !fused_->takes(*last.entry)) flush_fused(last);
-      if (last.entry->op) step(*last.entry, last.cotangents);
-      else result[last.entry->sequence] = last.cotangents[0];
-      // An entry that something else keeps alive lives on without its saved values.
-      if (consume_ && !last.kept.unique()) last.entry->clear();
+      if (fused_ && !fused_->takes(*last.entry)) flush_fused(&last);
+      if (is_long_concat(*last.entry)) {
+        begin_concat(last);
+      } else {
+        if (last.entry->op) step(*last.entry, last.cotangents);
+        else result[last.entry->sequence] = last.cotangents[0];
+        free_values(*last.entry, last.kept);
+      }
       last.cotangents.clear();
       scope_.entry = nullptr;
       last.kept = nullptr;
@@ -152,6 +159,59 @@ class BackwardPass {
   }
 
  private:
+  // An entry that something else keeps alive lives on without its saved values.
+  void free_values(Entry& entry, const EntryPtr& kept) const {
+    if (consume_ && !kept.unique()) entry.clear();
+  }
+
+  // A concat of many inputs, such as the rows of a long loop. The cotangent of an input is computed
+  // when it is the next to be processed, so that few cotangents wait, and those are in the cache.
+  struct LongConcat {
+    Entry* entry;
+    EntryPtr kept;  // the entry, if the pass may be its only owner
+    SmallVector<Tensor, 1> cotangents;
+    SmallVector<Abstract, 2> abstracts;
+    std::vector<std::uint32_t> left;  // inputs, that of the last recorded producer last
+    Outputs cache = {};
+  };
+  static bool is_long_concat(const Entry& entry) { return entry.op == &op_concat && entry.input_count > 32; }
+
+  void begin_concat(Waiting::Place& place) {
+    LongConcat concat{place.entry, place.kept, std::move(place.cotangents), place.entry->input_abstracts(), {}};
+    const std::span<const Slot> producers = place.entry->producers();
+    for (std::uint32_t i = 0; i < producers.size(); ++i)
+      if (producers[i].entry) concat.left.push_back(i);
+    const auto sequence = [&](std::uint32_t i) { return producers[i].entry->sequence; };
+    std::ranges::stable_sort(concat.left, {}, sequence);
+    concats_.push_back(std::move(concat));
+  }
+  // Adds the cotangents of long concats to those entries that come next.
+  void continue_concats() {
+    for (std::size_t k = 0; k < concats_.size(); ++k) {
+      while (!concats_[k].left.empty() && is_next(concats_[k])) concat_step(concats_[k]);
+      if (!concats_[k].left.empty()) continue;
+      free_values(*concats_[k].entry, concats_[k].kept);
+      concats_.erase(concats_.begin() + static_cast<std::ptrdiff_t>(k--));
+    }
+  }
+  bool is_next(const LongConcat& concat) {
+    return waiting_.empty() || concat.entry->producers()[concat.left.back()].entry->sequence >= waiting_.last();
+  }
+  void concat_step(LongConcat& concat) {
+    if (fused_) flush_fused();
+    Entry& entry = *concat.entry;
+    scope_.entry = &entry;
+    const ReenteredScopes scopes(entry.scopes.get());
+    keeps_ = static_cast<bool>(concat.kept);
+    const std::uint32_t i = concat.left.back();
+    concat.left.pop_back();
+    if (!concat.left.empty()) __builtin_prefetch(entry.producers()[concat.left.back()].entry.get());
+    const VjpContext context{*entry.op,        entry.attributes.get(), entry.inputs(), entry.outputs(),
+                             concat.abstracts, concat.cotangents,      &concat.cache};
+    add_cotangent(entry.producers()[i], rule(context, i));
+    scope_.entry = nullptr;
+  }
+
   // Performs the rules of an entry. Every consumer of the entry was recorded later and has been
   // processed, so its cotangents are complete.
   void step(Entry& entry, const SmallVector<Tensor, 1>& cotangents) {
@@ -244,13 +304,13 @@ class BackwardPass {
   }
 
   // Performs the fused region, and replaces the placeholders in the queue by their cotangents.
-  void flush_fused(Waiting::Place& last) {
+  void flush_fused(Waiting::Place* last = nullptr) {
     std::vector<Tensor*> places;
     const auto collect = [&](Waiting::Place& place) {
       for (Tensor& cotangent : place.cotangents)
         if (fused_->stands_in(cotangent)) places.push_back(&cotangent);
     };
-    collect(last);
+    if (last) collect(*last);
     waiting_.for_each(collect);
     std::vector<Tensor> stand_ins;
     for (const Tensor* place : places) stand_ins.push_back(*place);
@@ -342,6 +402,7 @@ class BackwardPass {
   // True if the pass may be the only owner of the current entry, and so of its producers.
   bool keeps_ = false;
   Waiting waiting_;
+  std::vector<LongConcat> concats_;     // whose cotangents are not all computed
   std::optional<FusedBackward> fused_;  // set while rules are recorded into it
 };
 

@@ -7,6 +7,7 @@
 
 #include "matchers.h"
 #include "programs.h"
+#include "quadratic.h"
 
 namespace grad_slices_test {
 
@@ -74,18 +75,7 @@ class GradOfSlices : public testing::TestWithParam<Case> {};
 
 TEST_P(GradOfSlices, IsThatByHand) {
   const Case& it = GetParam();
-  const Tensor expected = from(it.gradient, {6});
-  EXPECT_THAT(grad(it.f)(x), IsNear(expected, 0));
-  const auto compiled = compile(grad(it.f));
-  for (int run = 0; run < 3; ++run) EXPECT_THAT(compiled(x), IsNear(expected, 0));
-  EXPECT_THAT(grad(compile(it.f))(x), IsNear(expected, 0));
-  EXPECT_THAT(grad(checkpoint(it.f))(x), IsNear(expected, 0));
-  // The function is homogeneous of degree 2: the Hessian times x is the gradient.
-  EXPECT_THAT(jvp(grad(it.f), x, x).second, IsNear(expected, 0));
-  EXPECT_THAT(grad([&](const Tensor& a) { return sum(grad(it.f)(a) * x); })(x), IsNear(expected, 0));
-  EXPECT_THAT(vmap(grad(it.f))(stack({x, 2 * x})), IsNear(stack({expected, 2 * expected}), 0));
-  const auto pull_back = vjp(it.f, x).second;
-  for (int run = 0; run < 2; ++run) EXPECT_THAT(std::get<0>(pull_back(tensor(2., float64))), IsNear(2 * expected, 0));
+  expect_quadratic_gradient(it.f, x, from(it.gradient, {6}));
 }
 
 TEST_P(GradOfSlices, TakesOneConcat) {
