@@ -85,16 +85,17 @@ Evaluation ode_gradient(const Json& input) {
   return evaluation(grad([=](const Tensor& x) { return ode(x, steps)(-1); }), json_of, tensor_of(input.at("x")));
 }
 
-Tensor det_of_numbers(const Tensor& numbers, Index size) { return det_by_minors(reshape(numbers, {size, size})); }
+// A function of a matrix's entries, row by row.
+auto det_of_entries(Index size) {
+  return [det = det_by_minors(size), size](const Tensor& entries) { return det(reshape(entries, {size, size})); };
+}
 
 Evaluation det_primal(const Json& input) {
-  const Index size = input.at("ell");
-  return evaluation([=](const Tensor& a) { return det_of_numbers(a, size); }, json_of, tensor_of(input.at("A")));
+  return evaluation(det_of_entries(input.at("ell")), json_of, tensor_of(input.at("A")));
 }
 
 Evaluation det_gradient(const Json& input) {
-  const Index size = input.at("ell");
-  return evaluation(grad([=](const Tensor& a) { return det_of_numbers(a, size); }), json_of, tensor_of(input.at("A")));
+  return evaluation(grad(det_of_entries(input.at("ell"))), json_of, tensor_of(input.at("A")));
 }
 
 // ---- gmm, kmeans --------------------------------------------------------------------------------

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
-#include <numeric>
 #include <vector>
 
 #include <stave/stave.h>
@@ -33,47 +33,47 @@ inline Tensor ode(const Tensor& x, Index steps) {
   return loop(steps, step)(zeros_like(x));
 }
 
-/// The minors of an expansion, [m, count]: column c has, in ascending order, the m columns of the
-/// matrix that minor c of the last m rows consists of.
-using MinorColumns = std::vector<std::int32_t>;
-
-/// Returns the columns of the minors of these minors' first rows, [m - 1, m count]. The minor
-/// without column j of minor c is number j count + c.
-inline MinorColumns columns_of_minors(const MinorColumns& columns, std::size_t m) {
-  const std::size_t count = columns.size() / m;
-  MinorColumns minors((m - 1) * m * count);
-  for (std::size_t row = 0; row + 1 < m; ++row)
-    for (std::size_t j = 0; j < m; ++j)
-      std::copy_n(&columns[(row < j ? row : row + 1) * count], count, &minors[(row * m + j) * count]);
-  return minors;
-}
-
-/// The determinants, [count], of the minors of the last m rows of a matrix, by expansion along
-/// their first rows: all minors of m - 1 rows are computed, also equal ones.
-inline Tensor dets_of_minors(const Tensor& matrix, const MinorColumns& columns, Index m) {
-  const Index count = static_cast<Index>(columns.size()) / m;
-  const Tensor entries = take(matrix(-m), from(columns, {m, count}));
-  if (m == 1) return entries(0);
-  const Tensor dets = dets_of_minors(matrix, columns_of_minors(columns, static_cast<std::size_t>(m)), m - 1);
-  const Tensor signs = 1. - 2. * astype(arange(m) % 2, float64);
-  return sum(expand_dims(signs, 1) * entries * reshape(dets, {m, count}), 0);
-}
-
-/// The determinant of a matrix [m, m] by expansion of minors. Large ones are expanded one after the
-/// other, because the minors of all levels together have more than m! numbers.
-inline Tensor det_by_minors(const Tensor& matrix) {
-  const Index m = matrix.shape(0);
-  MinorColumns all(static_cast<std::size_t>(m));
-  std::iota(all.begin(), all.end(), 0);
-  if (m <= 8) return dets_of_minors(matrix, all, m)(0);
-  const MinorColumns others = columns_of_minors(all, all.size());  // [m - 1, m]
-  const Tensor minors = moveaxis(take(matrix(slice(1, none)), from(others, {m - 1, m}), 1), {2}, {0});
-  Tensor total = zeros({}, float64);
-  for (Index j = 0; j < m; ++j) {
-    const Tensor term = matrix(0, j) * det_by_minors(minors(j));
-    total = j % 2 == 0 ? total + term : total - term;
+/// The determinant of the rows from `row` on of a matrix [n, n], in the columns that are not taken,
+/// by expansion of minors. The matrix's entries are numbers, [], row by row.
+inline Tensor det_of_minor(const std::vector<Tensor>& entries, std::size_t n, std::size_t row,
+                           std::vector<bool>& taken) {
+  Tensor total;
+  bool is_added = true;
+  for (std::size_t column = 0; column < n; ++column) {
+    if (taken[column]) continue;
+    const Tensor& entry = entries[row * n + column];
+    if (row + 1 == n) return entry;
+    taken[column] = true;
+    const Tensor term = entry * det_of_minor(entries, n, row + 1, taken);
+    taken[column] = false;
+    total = !total.defined() ? term : is_added ? total + term : total - term;
+    is_added = !is_added;
   }
   return total;
+}
+
+/// Returns det: the determinant of matrices [m, m] by expansion of minors. Up to 8 rows, it is a
+/// recorded program without repetitions, which computes equal minors once, and so do its
+/// derivatives. The minors of a larger matrix are lanes of the function for fewer rows.
+inline std::function<Tensor(const Tensor&)> det_by_minors(Index m) {
+  const auto n = static_cast<std::size_t>(m);
+  if (m <= 8) {
+    const auto expansion = [n](const Tensor& matrix) {
+      std::vector<bool> taken(n);
+      return det_of_minor(unstack(reshape(matrix, {-1})), n, 0, taken);
+    };
+    const auto recorded = trace(expansion)(eye(m, float64));
+    return recorded.with(without_repetitions(recorded));
+  }
+  std::vector<std::int32_t> others;  // the columns of each minor, [m, m - 1]
+  for (std::int32_t j = 0; j < m; ++j)
+    for (std::int32_t column = 0; column < m; ++column)
+      if (column != j) others.push_back(column);
+  const Tensor signs = 1. - 2. * astype(arange(m) % 2, float64);
+  return [columns = from(others, {m, m - 1}), signs, dets = vmap(det_by_minors(m - 1))](const Tensor& matrix) {
+    const Tensor minors = moveaxis(take(matrix(slice(1, none)), columns, 1), {1}, {0});
+    return sum(signs * matrix(0) * dets(minors));
+  };
 }
 
 /// The parameters of a mixture of Gaussians: the logarithms of its weights, [k], and for each
