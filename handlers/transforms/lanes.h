@@ -106,7 +106,7 @@ struct PathLog;
 /// values, and the paths that will need it when they run. The log of a path (paths.h) refers to it,
 /// but does not keep it alive.
 struct LaneValue : RefCounted, Pooled {
-  Tensor batched;  // has a row for each lane of `rows`
+  Tensor batched;  // has a row for each lane of `rows`; undefined: the value was given up
   const RowsPtr rows;
   // The lanes whose rows `taken` holds; null: none. A path took these rows last, on the thread that
   // created `rows`.
@@ -117,15 +117,26 @@ struct LaneValue : RefCounted, Pooled {
   // placeholder represents.
   PathLog* log = nullptr;
   std::uint32_t step = 0;
-  bool is_dead = false;  // this object is a placeholder for a dead value
-  std::size_t dead_bytes = 0;
+  bool is_dead = false;                // this object is a placeholder for a dead value
+  std::size_t dead_bytes = 0;          // the size of a dead value, or of one that was given up
   IntrusivePtr<LaneValue> unlabelled;  // this value without its label; null: it has no label
 
   LaneValue(Tensor batched, RowsPtr rows) : batched(std::move(batched)), rows(std::move(rows)) {}
   ~LaneValue() {
     if (log && !is_dead) leave_log();
   }
-  std::size_t bytes() const noexcept { return is_dead ? dead_bytes : bytes_kept_by(batched.node()); }
+  std::size_t bytes() const noexcept {
+    return is_dead || !batched.defined() ? dead_bytes : bytes_kept_by(batched.node());
+  }
+  /// Returns true if one note alone has this value, and `given` are its rows.
+  bool is_in_one_note(const Tensor& given) const noexcept {
+    return counted_once(*this) && !taken.defined() && !unlabelled && given.node_ptr() == batched.node_ptr();
+  }
+  /// Releases the rows, for a call that reads them last.
+  void give_up() noexcept {
+    dead_bytes = bytes();
+    batched = Tensor();
+  }
   /// Returns the rows of these lanes, in a run for the lanes `all`. If `alone`, returns the value
   /// of the single lane without the axis of lanes. If `keep`, and if the value was computed in
   /// this run, the rows are cached for the next call. The rows of a value that an operation's

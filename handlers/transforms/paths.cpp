@@ -243,7 +243,8 @@ Outputs PathRun::performed(Call& call, PathLog::Given& given) {
                          op.name);
   const Index size = path.lanes->size();
   if (path.log) path.log->work += work_of(inputs, batched, size);
-  Outputs outputs = op.batch(BatchContext{call, inputs, batched, size});
+  const BatchContext context{call, inputs, batched, size};
+  Outputs outputs = writes_over_inputs(op) ? elementwise(call, context, found, inputs) : op.batch(context);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Abstract& lane = call.abstract_outputs()[i];
     const Tensor& output = outputs[i];
@@ -255,6 +256,37 @@ Outputs PathRun::performed(Call& call, PathLog::Given& given) {
     outputs[i] = vmap_->lane(std::move(value), lane.shape);
   }
   return outputs;
+}
+
+// Returns true for operations whose output may take the memory of an input, if no handler outside
+// performs them.
+bool PathRun::writes_over_inputs(const Op& op) {
+  return op.batch == batch_elementwise && op.elementwise && (!current || !current->nearest) && answered_outside == 0;
+}
+
+// Performs an elementwise operation. A lanes' value that only this call has is given up, so that
+// the output may take its memory, and the call's input becomes empty. If the operation throws, the
+// call keeps the value, because each lane may perform the operation again.
+Outputs PathRun::elementwise(Call& call, const BatchContext& c, std::span<const Lanes* const> found, Inputs& inputs) {
+  SmallVector<LaneValue*, 4> given_up;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    inputs[i] = c.batched_in(i);
+    LaneValue* const value = found[i] ? found[i]->value.get() : nullptr;
+    const bool is_last =
+        value && call.owns(i) && call.inputs()[i].node_ptr().unique() && value->is_in_one_note(inputs[i]);
+    given_up.push_back(is_last ? value : nullptr);
+    if (is_last) value->give_up();
+  }
+  try {
+    Outputs outputs = apply_elementwise(call.op(), inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (given_up[i]) call.mutable_inputs()[i] = Tensor();
+    return outputs;
+  } catch (...) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (given_up[i]) given_up[i]->batched = std::move(inputs[i]);
+    throw;
+  }
 }
 
 // ---- reads --------------------------------------------------------------------------------------

@@ -231,6 +231,54 @@ TEST(BufferReuse, HappensThroughHandlersThatPassRvaluesOn) {
   EXPECT_TRUE(reused) << "vmap of grad, and a handler";
 }
 
+// The memory of lanes' values is that of all lanes, which the function does not see.
+TEST(BufferReuse, HappensToLanesOfVmap) {
+  const Tensor x = ones({64, 1024}), row = ones({1024});
+  const auto most = [&](const std::function<Tensor(const Tensor&)>& f) {
+    const std::size_t before = memory_stats().live_bytes;
+    reset_peak_memory();
+    const Tensor y = vmap(f)(x);
+    const std::size_t peak = memory_stats().peak_bytes;
+    EXPECT_THAT(y, Equals(full({64, 1024}, 21.)));
+    return static_cast<double>(peak - before) / static_cast<double>(x.size() * 4);
+  };
+  const auto sole = [&](Tensor y) {
+    for (int i = 0; i < 10; ++i) y = row + std::move(y) + 1.;
+    return y;
+  };
+  const auto shared = [&](Tensor y) {
+    for (int i = 0; i < 10; ++i) {
+      const Tensor old = y;
+      y = row + std::move(y) + 1.;
+    }
+    return y;
+  };
+  EXPECT_NEAR(most([&](const Tensor& a) { return sole(a); }), 1, 0.1);
+  EXPECT_NEAR(most([&](const Tensor& a) { return shared(a); }), 2, 0.1);
+  EXPECT_NEAR(most([&](const Tensor& a) { return jvp(sole, a, a).second + 20.; }), 2, 0.1);
+}
+
+// An operation that throws keeps its inputs: each lane performs it again and throws the error.
+TEST(BufferReuse, NotIfTheOperationThrows) {
+  const Tensor x = ones({2, 3});
+  Tensor escaped;
+  vmap([&](const Tensor& a) { return escaped = a; })(x);
+  const auto error = [&](const std::function<Tensor(const Tensor&)>& f) {
+    try {
+      vmap(f)(x);
+    } catch (const TransformError& thrown) {
+      return std::string(thrown.what());
+    }
+    return std::string("none");
+  };
+  const std::string of_lvalue = error([&](const Tensor& a) {
+    const Tensor b = a * 2.;
+    return b + escaped;
+  });
+  EXPECT_THAT(of_lvalue, testing::HasSubstr("vmap"));
+  EXPECT_EQ(error([&](const Tensor& a) { return a * 2. + escaped; }), of_lvalue);
+}
+
 TEST(BufferReuse, NotThroughAHandlerThatKeepsTheCallOrItsInputs) {
   PassesOn passes_on;
   PassesOnAnLvalue lvalue;
@@ -330,11 +378,12 @@ TEST(BufferReuse, ReadingAfterPerformingGivesTheOldValueOrAnError) {
   with(reads, [&] { return reuses(held); });
   EXPECT_THAT(reads.seen, ElementsAre(0.5));
   with(reads, [&] { return reuses(fresh()); });
-  EXPECT_THAT(reads.errors,
-              ElementsAre(HasSubstr("an empty Tensor is used: it was default-constructed or moved from")));
+  vmap([&](const Tensor& x) { return with(reads, [&] { return exp(x * 0.5); }); })(ones({3}));
+  const auto is_empty = HasSubstr("an empty Tensor is used: it was default-constructed or moved from");
+  EXPECT_THAT(reads.errors, ElementsAre(is_empty, is_empty));
   PassesOn below;  // `below` is an outer handler that also passes the call on.
   with(below, [&] { return with(reads, [&] { return reuses(fresh()); }); });
-  EXPECT_EQ(reads.errors.size(), 2u);
+  EXPECT_EQ(reads.errors.size(), 3u);
   EXPECT_EQ(reads.seen.size(), 1u);
 }
 
