@@ -125,13 +125,12 @@ struct LaneValue : RefCounted, Pooled {
   ~LaneValue() {
     if (log && !is_dead) leave_log();
   }
-  std::size_t bytes() const noexcept {
-    return is_dead || !batched.defined() ? dead_bytes : bytes_kept_by(batched.node());
-  }
+  std::size_t bytes() const noexcept { return is_dead || is_given_up() ? dead_bytes : bytes_kept_by(batched.node()); }
   /// Returns true if one note alone has this value, and `given` are its rows.
   bool is_in_one_note(const Tensor& given) const noexcept {
     return counted_once(*this) && !taken.defined() && !unlabelled && given.node_ptr() == batched.node_ptr();
   }
+  bool is_given_up() const noexcept { return !batched.defined(); }
   /// Releases the rows, for a call that reads them last.
   void give_up() noexcept {
     dead_bytes = bytes();

@@ -17,6 +17,7 @@
 #include <stave/core/tensor/fail.h>
 #include <stave/core/tensor/storage.h>
 #include <stave/handlers/transforms/answered.h>
+#include <stave/handlers/transforms/tape.h>
 
 namespace stave_detail {
 
@@ -207,6 +208,10 @@ Outputs PathRun::perform_or_split(Call& call) {
     path.log = nullptr;  // the log may be incomplete
     throw;
   } catch (...) {
+    if (has_given_up(call)) {
+      path.log = nullptr;
+      throw;
+    }
     threw = std::current_exception();
   }
   return split_by_error(call, std::move(given), std::move(threw), mark);
@@ -258,15 +263,14 @@ Outputs PathRun::performed(Call& call, PathLog::Given& given) {
   return outputs;
 }
 
-// Returns true for operations whose output may take the memory of an input, if no handler outside
-// performs them.
+// Returns true for operations whose output may take the memory of an input.
 bool PathRun::writes_over_inputs(const Op& op) {
-  return op.batch == batch_elementwise && op.elementwise && (!current || !current->nearest) && answered_outside == 0;
+  return op.batch == batch_elementwise && op.elementwise && is_undisturbed() && answered_outside == 0;
 }
 
 // Performs an elementwise operation. A lanes' value that only this call has is given up, so that
 // the output may take its memory, and the call's input becomes empty. If the operation throws, the
-// call keeps the value, because each lane may perform the operation again.
+// call gets the values back that no handler has taken.
 Outputs PathRun::elementwise(Call& call, const BatchContext& c, std::span<const Lanes* const> found, Inputs& inputs) {
   SmallVector<LaneValue*, 4> given_up;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -287,6 +291,15 @@ Outputs PathRun::elementwise(Call& call, const BatchContext& c, std::span<const 
       if (given_up[i]) given_up[i]->batched = std::move(inputs[i]);
     throw;
   }
+}
+
+// Returns true if an operation threw after it had given up a value. Only the library's handlers
+// performed it, which throw the same for every lane, so the lanes need not perform it again.
+bool PathRun::has_given_up(const Call& call) const {
+  return std::ranges::any_of(call.inputs(), [&](const Tensor& input) {
+    const Lanes* const lanes = vmap_->notes.find(input);
+    return lanes && lanes->value->is_given_up();
+  });
 }
 
 // ---- reads --------------------------------------------------------------------------------------

@@ -369,6 +369,7 @@ class PathRun final : public Handles<Call, ReadStorage, WhichPath, AxisSize, Rec
   Outputs perform_or_split(Call& call);
   Outputs performed(Call& call, PathLog::Given& given);
   static bool writes_over_inputs(const Op& op);
+  bool has_given_up(const Call& call) const;
   static Outputs elementwise(Call& call, const BatchContext& c, std::span<const Lanes* const> found, Inputs& inputs);
   Tensor read(const Lanes& read, const Tensor& x);
   Tensor divided(const Lanes& read, const Tensor& x);

@@ -165,13 +165,16 @@ class BackwardPass {
   }
 
   // A concat of many inputs, such as the rows of a long loop. The cotangent of an input is computed
-  // when it is the next to be processed, so that few cotangents wait, and those are in the cache.
+  // when it is soon to be processed, so that few cotangents wait, and those are in the cache.
   struct LongConcat {
     Entry* entry;
     EntryPtr kept;  // the entry, if the pass may be its only owner
     SmallVector<Tensor, 1> cotangents;
     SmallVector<Abstract, 2> abstracts;
     std::vector<std::uint32_t> left;  // inputs, that of the last recorded producer last
+    // The cotangent is added before those of the producer's consumers up to this distance, which
+    // are two steps of a loop. So it is the first of the sum, as in a loop that is recorded.
+    std::uint64_t ahead = 1024;
     Outputs cache = {};
   };
   static bool is_long_concat(const Entry& entry) { return entry.op == &op_concat && entry.input_count > 32; }
@@ -183,6 +186,8 @@ class BackwardPass {
       if (producers[i].entry) concat.left.push_back(i);
     const auto sequence = [&](std::uint32_t i) { return producers[i].entry->sequence; };
     std::ranges::stable_sort(concat.left, {}, sequence);
+    for (std::size_t k = 1; k < concat.left.size(); ++k)
+      concat.ahead = std::max(concat.ahead, 2 * (sequence(concat.left[k]) - sequence(concat.left[k - 1])));
     concats_.push_back(std::move(concat));
   }
   // Adds the cotangents of long concats to those entries that come next.
@@ -195,7 +200,8 @@ class BackwardPass {
     }
   }
   bool is_next(const LongConcat& concat) {
-    return waiting_.empty() || concat.entry->producers()[concat.left.back()].entry->sequence >= waiting_.last();
+    const Entry& producer = *concat.entry->producers()[concat.left.back()].entry;
+    return waiting_.empty() || producer.sequence + concat.ahead >= waiting_.last();
   }
   void concat_step(LongConcat& concat) {
     if (fused_) flush_fused();

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include <stave/core/tensor/storage_watcher.h>
 #include <stave/stave.h>
 
@@ -206,9 +209,13 @@ TEST(CompileDonation, ADecodingStepAllocatesNothing) {
     std::tie(token, keys, values) = step(std::move(token), position, std::move(keys), std::move(values));
     if (i >= 3 && count.made_storages > 0) allocating.push_back(i);
   }
-  // In one step machine code is made, and in the next one it runs with an arena of its own.
-  EXPECT_THAT(allocating, ::testing::SizeIs(::testing::Le(2u)));
-  EXPECT_THAT(allocating, ::testing::Each(::testing::Lt(context - 100)));
+  // In one step machine code is made, and in the next one it runs with an arena of its own. With
+  // STAVE_NATIVE=check, kernels run beside it.
+  const char* const setting = std::getenv("STAVE_NATIVE");
+  if (!setting || std::string_view(setting) != "check") {
+    EXPECT_THAT(allocating, ::testing::SizeIs(::testing::Le(2u)));
+    EXPECT_THAT(allocating, ::testing::Each(::testing::Lt(context - 100)));
+  }
   EXPECT_EQ(step.recordings(), 1u);
   EXPECT_EQ(sum(abs(kept)).item<float>(), 0);
 
