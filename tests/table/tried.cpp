@@ -67,7 +67,7 @@ bool is_derivative(std::span<const Tensor> tangents) {
 }
 
 /// The derivatives with respect to input i alone, by jvp and by vjp.
-Derivatives derivatives_by(const Case& c, std::size_t i) {
+TriedDerivatives derivatives_by(const Case& c, std::size_t i) {
   const auto function = [&](std::span<const Tensor> xs) {
     std::vector<Tensor> inputs = c.tensors;
     inputs[i] = xs[0];
@@ -76,7 +76,7 @@ Derivatives derivatives_by(const Case& c, std::size_t i) {
   Random random(c.seed + "/tried");
   const std::vector<Tensor> primal{c.tensors[i]},
       direction{to_tensor(random.weights(primal[0].dtype(), primal[0].shape()))};
-  Derivatives found;
+  TriedDerivatives found;
   try {
     found.jvp = is_derivative(jvp_flat(function, primal, direction).tangents);
   } catch (const Error&) {
@@ -110,9 +110,9 @@ void try_transforms(const Row& row, Tried& result) {
     if (c.variant.inputs.size() < operands) return;  // some operand is a C++ number
     for (std::size_t i = 0; i < operands; ++i) {
       if (!is_float(c.arrays[i].dtype)) continue;
-      Derivatives& known = result.by_operand[i];
+      TriedDerivatives& known = result.by_operand[i];
       if (known.jvp && known.vjp) continue;
-      const Derivatives found = derivatives_by(c, i);
+      const TriedDerivatives found = derivatives_by(c, i);
       known = {known.jvp || found.jvp, known.vjp || found.vjp};
     }
   });
@@ -192,7 +192,7 @@ std::vector<std::string> faults_of_derivatives(const Row& row, const Tried& trie
     if (said == row.no_derivative.end()) {
       if (!found.jvp) faults.push_back(row.name + " has no forward derivative" + by + ", and does not say why");
       if (!found.vjp) faults.push_back(row.name + " has no reverse derivative" + by + ", and does not say why");
-    } else if (found != Derivatives{}) {
+    } else if (found != TriedDerivatives{}) {
       faults.push_back(row.name + " has a derivative" + by + ", but says: " + said->second);
     }
   }

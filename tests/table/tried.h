@@ -12,16 +12,16 @@ namespace table {
 
 /// Whether some input gives a nonzero derivative, by jvp and by vjp; for one operand,
 /// or for a whole function.
-struct Derivatives {
+struct TriedDerivatives {
   bool jvp = false, vjp = false;
-  bool operator==(const Derivatives&) const = default;
+  bool operator==(const TriedDerivatives&) const = default;
 };
 
 struct Tried {
   // The dtypes that some variant admits.
   std::set<Dtype> dtypes;
   // The derivatives with respect to each operand that is a float.
-  std::map<std::size_t, Derivatives> by_operand;
+  std::map<std::size_t, TriedDerivatives> by_operand;
   bool float_results = false;
   // True if a variant was computed under vmap.
   bool batches = false;
