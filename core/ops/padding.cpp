@@ -10,6 +10,7 @@
 #include <stave/core/ops/index.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/ops/layout_rules.h>
+#include <stave/core/ops/transfer.h>
 #include <stave/core/tensor/fail.h>
 
 namespace stave {
@@ -18,25 +19,30 @@ using namespace stave_detail;
 
 namespace {
 
-// Returns the position in an axis of `length` elements that continues it at `place`.
-Index continued(Index place, Index length, PadMode mode) {
-  const auto modulo = [&](Index period) { return (place % period + period) % period; };
+// Returns the positions in an axis of `length` elements that continue it from -before on.
+Tensor continued(Index before, Index length, Index count, PadMode mode) {
+  const UnderFrame past_all_handlers(nullptr);
+  const Tensor place = arange(-before, count - before, 1, int64);
+  // Positions in a period that goes there and back.
+  const auto there_and_back = [&](Index period, Index last) {
+    const Tensor within = place % period;
+    return minimum(within, last - within);
+  };
   switch (mode) {
-    case PadMode::edge: return std::clamp<Index>(place, 0, length - 1);
-    case PadMode::wrap: return modulo(length);
-    case PadMode::symmetric: {
-      const Index within = modulo(2 * length);
-      return std::min(within, 2 * length - 1 - within);
-    }
+    case PadMode::edge: return clip(place, 0, length - 1);
+    case PadMode::wrap: return place % length;
+    case PadMode::symmetric: return there_and_back(2 * length, 2 * length - 1);
     case PadMode::reflect: break;
   }
-  if (length == 1) return 0;
-  const Index within = modulo(2 * (length - 1));
-  return std::min(within, 2 * (length - 1) - within);
+  return length == 1 ? zeros_like(place) : there_and_back(2 * (length - 1), 2 * (length - 1));
 }
 
 Tensor continued_along(const Tensor& x, int axis, Index before, Index after, PadMode mode) {
-  const Index length = x.shape(axis), count = before + length + after;
+  const Index length = x.shape(axis);
+  Index count;
+  if (__builtin_add_overflow(before, length, &count) || __builtin_add_overflow(count, after, &count))
+    fail<ShapeError>("pad: widths {{{}, {}}} and length {} of axis {} are too much for an axis", before, after, length,
+                     axis);
   if (before <= 0 && after <= 0) {
     if (count < 0)
       fail<ShapeError>("pad: widths {{{}, {}}} cut more than length {} of axis {}", before, after, length, axis);
@@ -45,9 +51,7 @@ Tensor continued_along(const Tensor& x, int axis, Index before, Index after, Pad
   if (length == 0) fail<ShapeError>("pad: axis {} of shape {} has no element that could continue it", axis, x.shape());
   if (count < 0)
     fail<ShapeError>("pad: widths {{{}, {}}} cut more than length {} of axis {}", before, after, length, axis);
-  std::vector<Index> positions;
-  for (Index place = -before; place < length + after; ++place) positions.push_back(continued(place, length, mode));
-  return take(x, from(positions, x.device()), axis);
+  return take(x, to(continued(before, length, count, mode), x.device()), axis);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include <stave/core/effects/effect.h>
 #include <stave/core/effects/scope.h>
 #include <stave/core/ops/create.h>
@@ -76,7 +78,10 @@ void run_node(const OnnxNodePlan& node, OnnxEnvironment& environment) {
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     const int place = node.outputs[i];
     if (place < 0) continue;
-    OnnxValue x = i < found.size() ? std::move(found[i]) : OnnxValue();
+    if (i >= found.size())
+      fail<FileError>("{}: it has the output '{}', but gives {} results", shown_node(node.message, node.opset),
+                      node.message.outputs[i], found.size());
+    OnnxValue x = std::move(found[i]);
     if (!environment.outer && !environment.caller)
       x = named_value(std::move(x), environment.plan.labels[static_cast<std::size_t>(place)]);
     environment.values[static_cast<std::size_t>(place)] = std::move(x);
@@ -123,6 +128,11 @@ const Tensor& NodeCall::operator()(std::size_t i) const {
   return inputs_[i].tensor;
 }
 
+const OnnxValue& NodeCall::value(std::size_t i) const {
+  if (i >= inputs_.size()) fail<ShapeError>("input {} is missing", i);
+  return inputs_[i];
+}
+
 std::vector<Tensor> NodeCall::tensors() const {
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < size(); ++i) all.push_back((*this)(i));
@@ -167,6 +177,12 @@ std::vector<double> NodeCall::numbers(std::size_t i) const {
 
 std::vector<double> NodeCall::fixed_numbers(std::size_t i) const {
   return elements_of<double>(value(i), stop_gradient((*this)(i)), float64);
+}
+
+double NodeCall::fixed_number(std::size_t i) const {
+  const std::vector<double> all = fixed_numbers(i);
+  if (all.size() != 1) fail<ShapeError>("input {} should be one number, and has {} elements", i, all.size());
+  return all[0];
 }
 
 const OnnxAttribute* NodeCall::attribute(std::string_view name) const {
@@ -301,6 +317,13 @@ Tensor vector_along(const Tensor& x, Index axis, int rank) {
   Shape lengths = repeated(rank, 1);
   lengths[static_cast<std::size_t>(axis)] = x.size();
   return reshape(x, lengths);
+}
+
+void check_host_numbers(std::initializer_list<Index> lengths) {
+  double count = 1;
+  for (const Index length : lengths) count *= static_cast<double>(std::max<Index>(length, 0));
+  if (count > 0x1p27)
+    fail<ShapeError>("{} numbers would be computed one by one, more than 2^27", fmt::join(lengths, " x "));
 }
 
 std::vector<Tensor> parts_along(const Tensor& x, Index axis, const std::vector<Index>& lengths) {

@@ -126,7 +126,8 @@ class NodeCall {
   bool has(std::size_t i) const noexcept { return i < inputs_.size() && inputs_[i].defined(); }
   /// Input i, which must be a tensor. Throws ShapeError if it is missing.
   const Tensor& operator()(std::size_t i) const;
-  const OnnxValue& value(std::size_t i) const { return inputs_[i]; }
+  /// Input i, which may be left out but for its place. Throws ShapeError if there is no such place.
+  const OnnxValue& value(std::size_t i) const;
   const OnnxValues& values() const noexcept { return inputs_; }
   /// All inputs, which must be tensors.
   std::vector<Tensor> tensors() const;
@@ -138,6 +139,8 @@ class NodeCall {
   std::vector<double> numbers(std::size_t i) const;
   /// The same for an input that ONNX declares not differentiable: a constant for derivatives.
   std::vector<double> fixed_numbers(std::size_t i) const;
+  /// The only element of such an input.
+  double fixed_number(std::size_t i) const;
 
   // ---- attributes -------------------------------------------------------------------------------
 
@@ -220,6 +223,9 @@ std::vector<Index> axes_between(Index begin, Index end);
 Tensor as_matrix(const Tensor& x, Index axis);
 /// The elements of x along one of `rank` axes, of which the others have length 1.
 Tensor vector_along(const Tensor& x, Index axis, int rank);
+/// Throws ShapeError if the product of these lengths is more than 2^27: an operator that computes
+/// so many numbers one by one, such as positions or weights, would not come to an end.
+void check_host_numbers(std::initializer_list<Index> lengths);
 /// The parts of x along an axis, of these lengths. Throws ShapeError if one does not fit.
 std::vector<Tensor> parts_along(const Tensor& x, Index axis, const std::vector<Index>& lengths);
 

@@ -68,8 +68,9 @@ struct BoxSamples {
     double extent = end - begin;
     if (!whole) extent = std::max(extent, 1.);
     const double bin = extent / static_cast<double>(bins);
+    if (!(std::abs(bin) <= 100'000)) fail<ShapeError>("a box from {} to {} is too large", begin, end);
     each = ratio > 0 ? ratio : static_cast<Index>(std::ceil(bin));
-    if (each > 100'000) fail<ShapeError>("a box from {} to {} is too large", begin, end);
+    check_host_numbers({bins, std::max<Index>(each, 1)});
     const double last = static_cast<double>(length - 1);
     for (Index p = 0; p < bins; ++p)
       for (Index i = 0; i < each; ++i) {
@@ -125,6 +126,7 @@ Tensor max_roi_pool(const NodeCall& n) {
   const double scale = n.number("spatial_scale", 1);
   if (x.rank() != 4 || shape.size() != 2 || rois.size() % 5 != 0 || shape[0] < 1 || shape[1] < 1)
     fail<ShapeError>("{} numbers of boxes do not fit {}", rois.size(), x.shape());
+  check_host_numbers({static_cast<Index>(rois.size()), shape[0], shape[1]});
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < rois.size(); i += 5) {
     const auto edge = [&](std::size_t k) { return static_cast<Index>(std::round(rois[i + k] * scale)); };
@@ -164,8 +166,8 @@ double overlap(const Box& a, const Box& b) {
 Tensor non_max_suppression(const NodeCall& n) {
   const std::vector<double> boxes = n.fixed_numbers(0), scores = n.fixed_numbers(1);
   const Index most = n.has(2) ? n.integer(2) : 0;
-  const double threshold = n.has(3) ? n.fixed_numbers(3).at(0) : 0,
-               least = n.has(4) ? n.fixed_numbers(4).at(0) : -std::numeric_limits<double>::infinity();
+  const double threshold = n.has(3) ? n.fixed_number(3) : 0,
+               least = n.has(4) ? n.fixed_number(4) : -std::numeric_limits<double>::infinity();
   const bool centres = n.integer("center_point_box", 0) != 0;
   if (n(1).rank() != 3 || n(0).rank() != 3 || n(0).shape(2) != 4 || n(0).shape(0) != n(1).shape(0) ||
       n(0).shape(1) != n(1).shape(2))
@@ -184,7 +186,11 @@ Tensor non_max_suppression(const NodeCall& n) {
       const double* const score = scores.data() + (batch * classes + c) * count;
       std::vector<std::size_t> order(count), taken;
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return score[a] > score[b]; });
+      // A NaN is no score: it comes last.
+      const auto rank = [&](std::size_t k) {
+        return std::isnan(score[k]) ? -std::numeric_limits<double>::infinity() : score[k];
+      };
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
       for (const std::size_t i : order) {
         if (static_cast<Index>(taken.size()) >= most || !(score[i] > least)) break;
         if (std::all_of(taken.begin(), taken.end(),

@@ -66,7 +66,7 @@ Tensor tensor_scatter(const NodeCall& n) {
 }
 
 Tensor one_hot_values(const NodeCall& n) {
-  const Index depth = is_float(n(1).dtype()) ? static_cast<Index>(n.fixed_numbers(1).at(0)) : n.integer(1);
+  const Index depth = is_float(n(1).dtype()) ? static_cast<Index>(n.fixed_number(1)) : n.integer(1);
   const Tensor indices = as_int64(n(0));
   const Index axis = normalize_axis(n.integer("axis", -1), indices.rank() + 1, "axis");
   const Tensor places = vector_along(arange(0, depth, 1, int64), axis, indices.rank() + 1);

@@ -81,6 +81,12 @@ OnnxValues split_parts(const NodeCall& n) {
   return parts;
 }
 
+// The slice that ONNX defines. It begins at the first element where Python's is empty: if it runs
+// backwards and its start lies before the axis.
+Tensor::Slice part_of(Index length, Index start, Index end, Index step) {
+  return slice(step < 0 && start < -length ? -length : start, end, step);
+}
+
 Tensor sliced(const NodeCall& n) {
   const Tensor& x = n(0);
   const bool by_input = n.opset() >= 10;
@@ -92,14 +98,16 @@ Tensor sliced(const NodeCall& n) {
     fail<ShapeError>("there are {} starts, {} ends, {} axes and {} steps", starts.size(), ends.size(), axes.size(),
                      steps.size());
   std::vector<Tensor::Subscript> entries(static_cast<std::size_t>(x.rank()), slice());
-  for (std::size_t i = 0; i < starts.size(); ++i)
-    entries[static_cast<std::size_t>(normalize_axis(axes[i], x.rank(), "axes"))] = slice(starts[i], ends[i], steps[i]);
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(normalize_axis(axes[i], x.rank(), "axes"));
+    entries[axis] = part_of(x.shape()[axis], starts[i], ends[i], steps[i]);
+  }
   return entries.empty() ? x : x(entries);
 }
 
 // The number that a tensor of one element holds.
 Scalar number_in(const NodeCall& n, std::size_t input) {
-  if (is_float(n(input).dtype())) return n.fixed_numbers(input).at(0);
+  if (is_float(n(input).dtype())) return n.fixed_number(input);
   return n.integer(input);
 }
 
@@ -172,7 +180,7 @@ Tensor constant_of_shape(const NodeCall& n) {
 Tensor range(const NodeCall& n) {
   const Dtype dtype = n(0).dtype();
   if (is_integer(dtype)) return arange(n.integer(0), n.integer(1), n.integer(2), dtype);
-  const double start = n.numbers(0).at(0), limit = n.numbers(1).at(0), delta = n.numbers(2).at(0);
+  const double start = n.fixed_number(0), limit = n.fixed_number(1), delta = n.fixed_number(2);
   const double count = std::ceil((limit - start) / delta);
   if (!(count < 1e15)) fail<ShapeError>("a range from {} to {} in steps of {} is too long", start, limit, delta);
   return astype(start + delta * arange(0, static_cast<Index>(std::max(count, 0.)), 1, float64), dtype);

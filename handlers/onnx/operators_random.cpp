@@ -49,7 +49,7 @@ Tensor multinomial(const NodeCall& n) {
 OnnxValues dropped_out(const NodeCall& n) {
   const Tensor& x = n(0);
   const bool by_input = n.opset() >= 12, training = by_input && n.has(2) && n.integer(2) != 0;
-  const double ratio = by_input && n.has(1) ? n.fixed_numbers(1).at(0) : n.number("ratio", 0.5);
+  const double ratio = by_input && n.has(1) ? n.fixed_number(1) : n.number("ratio", 0.5);
   if (!training || ratio == 0) return {OnnxValue(x), OnnxValue(ones_like(x, n.opset() < 10 ? x.dtype() : bool_))};
   if (!(ratio > 0 && ratio < 1)) n.refuse("the ratio must lie in [0, 1), not {}", ratio);
   const Tensor kept =

@@ -70,10 +70,11 @@ Neighbours neighbours(const NodeCall& n, const ResizedAxis& axis, const std::str
   const double squeeze = n.integer("antialias", 0) != 0 ? std::min(axis.scale, 1.) : 1,
                a = n.number("cubic_coeff_a", -0.75);
   const double half = is_cubic ? 2 : 1;
+  if (!(squeeze > 1e-5)) fail<ShapeError>("an axis of {} elements cannot be resized to {}", axis.from, axis.to);
   const Index first = static_cast<Index>(std::floor(-half / squeeze)) + 1;
   Neighbours all;
   all.each = is_nearest ? 1 : static_cast<std::size_t>(2 - 2 * first);
-  if (all.each > 100'000) fail<ShapeError>("an axis of {} elements cannot be resized to {}", axis.from, axis.to);
+  check_host_numbers({axis.to, static_cast<Index>(all.each)});
   for (Index i = 0; i < axis.to; ++i) {
     const double position = axis.position(n, mode, i);
     all.outside.push_back(mode == "tf_crop_and_resize" &&
@@ -99,6 +100,11 @@ Neighbours neighbours(const NodeCall& n, const ResizedAxis& axis, const std::str
     for (const double weight : weights) all.weights.push_back(total == 0 ? 0 : weight / total);
   }
   return all;
+}
+
+Index length_of(double x) {
+  if (!(x >= 0 && x < 0x1p53)) fail<ShapeError>("an axis cannot be resized to {} elements", x);
+  return static_cast<Index>(std::floor(x));
 }
 
 Tensor resized_axis(const NodeCall& n, const Tensor& x, int axis, const ResizedAxis& how, const std::string& method) {
@@ -139,9 +145,8 @@ Tensor onnx_resize(const NodeCall& n) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const Index length = x.shape(axes[i]);
     if (by_size) how.push_back({length, sizes[i], static_cast<double>(sizes[i]) / static_cast<double>(length)});
-    else how.push_back({length, static_cast<Index>(std::floor(numbers[i] * static_cast<double>(length))), numbers[i]});
-    if (how.back().to < 0 || !(how.back().scale >= 0))
-      fail<ShapeError>("an axis of {} elements cannot be resized to {}", length, how.back().to);
+    else how.push_back({length, length_of(numbers[i] * static_cast<double>(length)), numbers[i]});
+    if (how.back().to < 0) fail<ShapeError>("an axis of {} elements cannot be resized to {}", length, how.back().to);
   }
   const std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
   if (by_size && policy != "stretch") {
@@ -150,8 +155,7 @@ Tensor onnx_resize(const NodeCall& n) {
     const auto [least, most] =
         std::minmax_element(how.begin(), how.end(), [](const auto& a, const auto& b) { return a.scale < b.scale; });
     const double scale = policy == "not_larger" ? least->scale : most->scale;
-    for (ResizedAxis& axis : how)
-      axis = {axis.from, static_cast<Index>(scale * static_cast<double>(axis.from) + 0.5), scale};
+    for (ResizedAxis& axis : how) axis = {axis.from, length_of(scale * static_cast<double>(axis.from) + 0.5), scale};
   }
   if (n.opset() >= 11 && n.has(1) && n(1).size() > 0) {
     const std::vector<double> parts = n.fixed_numbers(1);

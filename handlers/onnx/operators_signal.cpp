@@ -66,21 +66,18 @@ Tensor short_time_transform(const NodeCall& n) {
 Tensor window(const NodeCall& n, double a, double b, double c) {
   const Index size = n.integer(0);
   const double length = static_cast<double>(n.integer("periodic", 1) != 0 ? size : size - 1);
-  std::vector<double> values;
-  for (Index i = 0; i < size; ++i) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / length;
-    values.push_back(a - b * std::cos(angle) + c * std::cos(2 * angle));
-  }
-  return astype(from(values), n.dtype("output_datatype", float32));
+  const Tensor angles = 2 * std::numbers::pi * arange(0, std::max<Index>(size, 0), 1, float64) / length;
+  return astype(a - b * cos(angles) + c * cos(2 * angles), n.dtype("output_datatype", float32));
 }
 
 // Triangles on the mel scale, as columns of weights for the frequencies of a transform.
 Tensor mel_weights(const NodeCall& n) {
   const Index bins = n.integer(0), length = n.integer(1), rate = n.integer(2);
-  const double low = n.fixed_numbers(3).at(0), high = n.fixed_numbers(4).at(0);
+  const double low = n.fixed_number(3), high = n.fixed_number(4);
   if (bins < 1 || length < 1 || rate < 1) fail<ShapeError>("{} bins of {} samples at a rate of {}", bins, length, rate);
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const Index frequencies = length / 2 + 1;
+  check_host_numbers({frequencies, bins});
   std::vector<Index> edges;
   for (Index i = 0; i < bins + 2; ++i) {
     const double m = mel(low) + static_cast<double>(i) * (mel(high) - mel(low)) / static_cast<double>(bins + 2);

@@ -7,6 +7,7 @@
 #include <stave/core/op/all_ops.h>
 #include <stave/core/op/attributes.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
 #include <stave/core/tensor/fail.h>
 #include <stave/handlers/onnx/write_rules.h>
@@ -45,10 +46,11 @@ struct ProductRules {
     const Shape &x_shape = c.in(0).shape, &w_shape = c.in(1).shape;
     OnnxOut x = c.b.reshape(wide(c, 0), with_lengths({x_shape[0], groups * x_shape[2]}, x_shape));
     OnnxOut w = c.b.reshape(wide(c, 1), with_lengths({groups * w_shape[1], w_shape[2]}, w_shape));
-    // Conv computes in floats, and neither spreads nor cuts x.
-    const Dtype computed = is_float(x.dtype) ? x.dtype : float64;
-    x = c.b.cast(x, computed);
-    w = c.b.cast(w, computed);
+    if (!is_float(x.dtype)) {
+      x = c.b.cast(x, int64);
+      w = c.b.cast(w, int64);
+    }
+    // Conv neither spreads nor cuts x.
     Shape low{0, 0}, high{0, 0};
     for (std::size_t k = 0; k < a.low.size(); ++k) {
       if (a.input_dilations[k] > 1 && x.shape[k + 2] > 1) x = c.b.spread(x, k + 2, a.input_dilations[k], 0.);
@@ -57,10 +59,35 @@ struct ProductRules {
     }
     x = c.b.pad(x, low, high, 0.);
     const Shape shape = with_lengths({c.shape()[0], groups * c.shape()[2]}, c.shape());
-    const OnnxOut y = c.b.emit("Conv", {x, w}, computed, shape,
-                               {onnx_attribute("strides", a.strides), onnx_attribute("dilations", a.dilations),
-                                onnx_attribute("group", groups)});
+    // onnxruntime has no Conv of float64, and no operator convolves integers of 32 or 64 bits.
+    const OnnxOut y = x.dtype == float64 || x.dtype == int64
+                          ? product_of_windows(c, x, w)
+                          : c.b.emit("Conv", {x, w}, x.dtype, shape,
+                                     {onnx_attribute("strides", a.strides), onnx_attribute("dilations", a.dilations),
+                                      onnx_attribute("group", groups)});
     return {c.b.cast(c.b.reshape(y, c.shape()), c.dtype())};
+  }
+  // A convolution of padded arrays as a product: [g, out, in k] by [n, g, in k, places]. The windows
+  // are gathered, so x is repeated as often as the kernel has elements.
+  static OnnxOut product_of_windows(C c, const OnnxOut& x, const OnnxOut& w) {
+    const auto& a = c.as<ConvolutionAttributes>();
+    const UnderFrame past_all_handlers(nullptr);
+    Tensor places = zeros({1, 1}, int64);  // [elements of the kernel, places of the result]
+    Index length = 1;                      // of the spatial axes, joined
+    for (std::size_t k = 2; k < x.shape.size(); ++k) {
+      const Index kernel = w.shape[k], result = c.shape()[k + 1];
+      const Tensor of_kernel = reshape(arange(0, kernel, 1, int64) * a.dilations[k - 2], {kernel, 1, 1}),
+                   of_result = arange(0, result, 1, int64) * a.strides[k - 2];
+      places = reshape(expand_dims(places * x.shape[k], {1, 3}) + of_kernel + of_result,
+                       {places.shape(0) * kernel, places.shape(1) * result});
+      length *= x.shape[k];
+    }
+    const Index n = x.shape[0], groups = c.in(0).shape[1], in = w.shape[1], out = w.shape[0] / groups,
+                terms = in * places.shape(0), count = places.shape(1);
+    const OnnxOut flat = c.b.reshape(x, {n, groups, in, length});
+    const OnnxOut windows = c.b.emit("Gather", {flat, c.b.constant(reshape(places, {-1}))}, x.dtype,
+                                     {n, groups, in, places.size()}, {onnx_attribute("axis", Index{3})});
+    return product(c.b, c.b.reshape(w, {1, groups, out, terms}), c.b.reshape(windows, {n, groups, terms, count}));
   }
   // Positions are counted in the whole array, of which each image takes as many as it has pixels.
   static OnnxOuts pool(C c) {

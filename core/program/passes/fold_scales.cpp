@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/layout.h>
+#include <stave/core/ops/reduce.h>
 #include <stave/core/program/dataflow.h>
 #include <stave/core/program/passes/passes.h>
 
@@ -47,6 +50,12 @@ std::optional<std::vector<double>> elements_along(const Tensor& x, int axis) {
   const Tensor row(NodePtr(new Node(node.dtype, node.device, Shape{x.shape()[along]}, Strides{x.strides()[along]},
                                     node.storage, node.offset)));
   return astype(row, float64).to_vector<double>();
+}
+
+/// The least normal number and the greatest number of float32 or float64.
+std::pair<double, double> limits(Dtype dtype) {
+  if (dtype == float64) return {std::numeric_limits<double>::min(), std::numeric_limits<double>::max()};
+  return {std::numeric_limits<float>::min(), std::numeric_limits<float>::max()};
 }
 
 bool has_repetitions(const Tensor& x) {
@@ -95,15 +104,26 @@ class ScaledChain {
   int first_value() const { return first_value_; }
   int last() const { return last_; }
 
-  /// The weights of the product, times the scales.
-  Tensor scaled(const Program::Instruction& product, const Tensor& weights) const {
+  /// The weights of the product, times the scales; nothing if a channel's weights would overflow or
+  /// lose digits, because their largest is below the normal numbers.
+  std::optional<Tensor> scaled(const Program::Instruction& product, const Tensor& weights) const {
     Tensor scale = from(scale_);
+    Shape others;  // the axes within a channel
     if (product.op->id == OpId::convolution) {
       Shape shape{weights.shape(0), weights.shape(1)};
-      while (shape.rank() < weights.shape().rank()) shape.push_back(1);
+      for (Index axis = 2; axis < weights.rank(); ++axis) others.push_back(axis), shape.push_back(1);
       scale = reshape(scale, shape);
+    } else {
+      for (Index axis = 0; axis + 1 < weights.rank(); ++axis) others.push_back(axis);
     }
-    return astype(astype(weights, float64) * scale, weights.dtype());
+    const Tensor exact = astype(weights, float64) * scale;
+    if (exact.size() == 0) return weights;
+    const auto largest = [&](const Tensor& x) { return max(abs(x), Axes(others), keepdims); };
+    const Tensor most = largest(exact), were = largest(astype(weights, float64));
+    const auto [least_normal, greatest] = limits(weights.dtype());
+    const Tensor holds = (most >= least_normal && most <= greatest) || (isfinite(scale) && (were == 0 || scale == 0));
+    if (!all(holds).item<bool>()) return std::nullopt;
+    return astype(exact, weights.dtype());
   }
   Tensor shift(const Shape& shape, Dtype dtype) const {
     Shape along(shape);
@@ -144,12 +164,14 @@ Program with_scales_folded(Program program) {
       value = step->outputs[0];
     }
     if (!chain.pays()) continue;
+    const std::optional<Tensor> scaled = chain.scaled(program.instructions[k], *weights);
+    if (!scaled) continue;
     const auto add_constant = [&](const Tensor& of) {
       const int variable = program.add_variable(of.shape(), of.dtype());
       program.constants.push_back({variable, of});
       return variable;
     };
-    program.instructions[k].inputs[1] = add_constant(chain.scaled(program.instructions[k], *weights));
+    program.instructions[k].inputs[1] = add_constant(*scaled);
     const Program::Variable& made = program.variable(chain.last());
     const int shift = add_constant(chain.shift(made.shape, made.dtype));
     Program::Instruction& last = program.instructions[static_cast<std::size_t>(makers[chain.last()])];

@@ -48,7 +48,8 @@ Program with_small_arrays_split(Program program);
 /// Folds constants by channel that the output of a matmul or convolution is multiplied by, such as
 /// those of batch normalisation, into constant weights, and the constants that are added after it
 /// into one. The weights are multiplied in double and rounded once. Unlike other passes, this one
-/// changes the last digits of results.
+/// changes the last digits of results. A product is left as it is if its weights would overflow, or
+/// become so small that they lose digits.
 Program with_scales_folded(Program program);
 
 /// Replaces calls of functions (checkpoint, custom rules) by the operations of the functions:

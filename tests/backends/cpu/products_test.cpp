@@ -279,6 +279,30 @@ TEST_P(Products, ScalesAreFolded) {
   }
 }
 
+// Where scaled weights would overflow or lose digits, the product stays as it is.
+TEST_P(Products, ScalesAreNotFoldedIntoWeightsThatCannotHoldThem) {
+  const auto expect = [&](double x, double w, const Tensor& scale, double result) {
+    const Tensor weights = full({16, 3}, w, float32), given = full({2, 16}, x, float32);
+    const auto f = [&](const Tensor& a) { return matmul(a, weights) * scale; };
+    const auto compiled = compile(f, {.for_inference = true});
+    for (int run = 0; run < 3; ++run)
+      for (const double found : elements(compiled(given)))
+        if (std::isfinite(result)) ASSERT_NEAR(found, result, 1e-6 * std::abs(result));
+        else ASSERT_EQ(found, result);
+  };
+  expect(1e-30, 1e10, full({3}, 1e30f), 16e10);
+  expect(1e30, 1e-12, full({3}, 1e-30f), 16e-12);
+  expect(-1, 1, 1 / zeros({3}), -INFINITY);
+  expect(2, 3, zeros({3}), 0);
+  // A channel's small weights may lose digits beside its large ones.
+  const Tensor w = concat({full({15, 3}, 1e-30f), full({1, 3}, 2.f)});
+  const auto f = [&](const Tensor& a) { return matmul(a, w) * full({3}, 1e-10f) + full({3}, 1.f); };
+  EXPECT_EQ(cost_of(with_scales_folded(with_constants_folded(trace(f)(ones({2, 16}))))).operations, 2);
+  const Tensor empty = zeros({0, 3}, float32);
+  const auto g = [&](const Tensor& a) { return matmul(a, empty) * full({3}, 2.f); };
+  EXPECT_TRUE(array_equal(compile(g, {.for_inference = true})(zeros({2, 0})), zeros({2, 3})));
+}
+
 // ---- Winograd's algorithm, for constant weights -------------------------------------------------
 
 Tensor reals(Random& random, const Shape& shape) {
