@@ -96,6 +96,18 @@ int add_zeros(Program& program, const Program::Variable like) {
   return variable;
 }
 
+// Lets an input pass through stop_gradient before anything reads it.
+void stop_gradient_of(Program& program, int input) {
+  const Program::Variable it = program.variable(input);
+  Program::Instruction stop{&op_stop_gradient};
+  stop.outputs.push_back(program.add_variable(it.shape, it.dtype, it.device));
+  for (Program::Instruction& step : program.instructions)
+    std::replace(step.inputs.begin(), step.inputs.end(), input, stop.outputs[0]);
+  std::replace(program.outputs.begin(), program.outputs.end(), input, stop.outputs[0]);
+  stop.inputs.push_back(input);
+  program.instructions.insert(program.instructions.begin(), std::move(stop));
+}
+
 class ReverseMaker {
  public:
   ReverseMaker(const LoopAttributes& loop, Mask of, std::span<const Tensor> inputs) : loop_(loop) {
@@ -207,6 +219,11 @@ class ReverseMaker {
     body.inputs.insert(body.inputs.end(), still_.begin(), still_.end());
     for (std::size_t i = loop_.states; i < end_of_rows(loop_); ++i)
       if (made_.by[i]) body.outputs.push_back(of_inputs_[i]);
+    // A residual that has no derivative by an input of the loop, such as the factors of a matrix,
+    // which solve reads beside the matrix, is a constant for the backward loop's derivative.
+    const PerVariable<bool> varies = reach_derivatives(parts_.first, parts_.first.inputs, Direction::forward);
+    for (std::size_t k = 0; k < stacked_.size(); ++k)
+      if (is_float_in(parts_.first, stacked_[k]) && !varies[stacked_[k]]) stop_gradient_of(body, stacks_[k]);
     const auto backward = loop_over(loop_, std::move(body), states, rows);
     backward->reverse = !loop_.reverse;
     made_.backward = backward;

@@ -67,8 +67,8 @@ struct ProductRules {
                                       onnx_attribute("group", groups)});
     return {c.b.cast(c.b.reshape(y, c.shape()), c.dtype())};
   }
-  // A convolution of padded arrays as a product: [g, out, in k] by [n, g, in k, places]. The windows
-  // are gathered, so x is repeated as often as the kernel has elements.
+  // A convolution of padded arrays as a product: [g, out, in k] by [n, g, in k, places]. The
+  // windows are gathered, so x is repeated as often as the kernel has elements.
   static OnnxOut product_of_windows(C c, const OnnxOut& x, const OnnxOut& w) {
     const auto& a = c.as<ConvolutionAttributes>();
     const UnderFrame past_all_handlers(nullptr);
