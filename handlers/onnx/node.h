@@ -97,6 +97,8 @@ struct OnnxGraphPlan {
   std::vector<OnnxNodePlan> nodes;
   std::vector<OnnxAttribute> defaults;  // of a function's attributes
   std::vector<NamePtr> labels;          // the names of values, by their places
+  // The number of nodes, those of the functions that they call included.
+  double size = 0;
 
   /// Returns true if the input at this place has a default value.
   bool has_default(int place) const {
@@ -204,6 +206,8 @@ std::string shown_node(const OnnxNode& node, Index opset);
 
 /// The most functions of a model that call each other. Each takes some of the thread's stack.
 inline constexpr int most_onnx_calls = 100;
+/// The most nodes of a model, those of functions counted for each call.
+inline constexpr double most_onnx_nodes = 1e8;
 
 /// Runs a graph with these inputs, of which the last ones may be missing. `weights` are those of
 /// the main graph.

@@ -133,8 +133,10 @@ std::vector<Index> per_row(const NodeCall& n, std::string_view name, std::size_t
 }
 
 OnnxValues scan_node(const NodeCall& n) {
-  const auto rows = static_cast<std::size_t>(n.integer("num_scan_inputs"));
-  if (rows > n.size() || rows < 1) fail<FileError>("{} of {} inputs should be scanned", rows, n.size());
+  const Index scanned = n.integer("num_scan_inputs");
+  if (scanned < 1 || scanned > static_cast<Index>(n.size()))
+    fail<FileError>("{} of {} inputs should be scanned", scanned, n.size());
+  const auto rows = static_cast<std::size_t>(scanned);
   const std::size_t states = n.size() - rows;
   const OnnxGraphPlan& body = n.graph("body");
   if (body.inputs.size() != n.size() || body.outputs.size() < states)

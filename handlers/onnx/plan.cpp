@@ -113,8 +113,12 @@ class Planner {
   void plan_nodes(std::vector<OnnxNode>& nodes, Values& values, const OnnxOpsets& opsets) {
     for (OnnxNode& node : nodes) {
       ++values.node;
-      values.plan.nodes.push_back(plan_node(node, values, opsets));
+      const OnnxNodePlan& plan = values.plan.nodes.emplace_back(plan_node(node, values, opsets));
+      values.plan.size += plan.function ? 1 + plan.function->size : 1;
+      for (const auto& [name, graph] : plan.graphs) values.plan.size += graph->size;
     }
+    if (values.plan.size > most_onnx_nodes)
+      fail<FileError>("{}: the functions of the model come to more than {} nodes", where(), most_onnx_nodes);
   }
 
   // Resolves the outputs, and notes where values are used for the last time.

@@ -87,6 +87,27 @@ TEST(OnnxOperators, ResultsThatNoMachineHoldsAreErrors) {
   EXPECT_THAT(padded(0x1p62, 0x1p62), HasSubstr("and length 3 of axis 1 are too much for an axis"));
 }
 
+// Forty functions, each of which calls the one before it twice.
+TEST(OnnxOperators, FunctionsThatComeToTooManyNodesAreErrors) {
+  const auto node = [](std::string_view op, std::string_view x, std::string_view y, std::string_view domain) {
+    return ProtobufWriter().text(1, x).text(2, y).text(4, op).text(7, domain);
+  };
+  ProtobufWriter model;
+  const ProtobufWriter x = ProtobufWriter().text(1, "x"), y = ProtobufWriter().text(1, "y");
+  model.integer(1, 9).message(
+      7, ProtobufWriter().message(1, node("f39", "x", "y", "d")).text(2, "g").message(11, x).message(12, y));
+  for (const char* domain : {"", "d"}) model.message(8, ProtobufWriter().text(1, domain).integer(2, 22));
+  for (int k = 0; k < 40; ++k) {
+    const std::string name = "f" + std::to_string(k), before = "f" + std::to_string(k - 1);
+    ProtobufWriter function;
+    function.text(1, name).text(4, "a").text(5, "b").text(10, "d");
+    if (k == 0) function.message(7, node("Neg", "a", "b", ""));
+    else function.message(7, node(before, "a", "t", "d")).message(7, node(before, "t", "b", "d"));
+    model.message(25, function);
+  }
+  EXPECT_THAT(error_of(model.bytes), HasSubstr("the functions of the model come to more than 100000000 nodes"));
+}
+
 // ONNX clamps the start of a slice that runs backwards into the axis; Python's slice is empty.
 TEST(OnnxOperators, SlicesAreThoseOfOnnx) {
   const Tensor x = reshape(arange(0, 6, 1, float32), {3, 2});
