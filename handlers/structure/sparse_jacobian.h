@@ -38,9 +38,10 @@ struct SparseOptions {
   /// True: `values` also finds the derivative along a random direction, and throws TransformError
   /// if it is not that of the entries. Then the pattern lacks an entry, because f took another path
   /// than where the pattern was found. A difference counts if it is above 1e-3 of the entries of
-  /// its row (0.1 for 16-bit floats), and above 1e4 eps of the largest row, where eps is that of the
-  /// results' dtype: what is smaller is taken for rounding errors of terms that cancel. For entries
-  /// found by pullbacks, the same holds for columns.
+  /// its row (0.1 for 16-bit floats), and above 1e4 eps of the largest row, with the eps of the
+  /// results' dtype: what is smaller is taken for rounding errors of terms that cancel. (So where
+  /// the terms of all rows cancel, rounding errors count.) For entries found by pullbacks, the same
+  /// holds for columns.
   bool check = false;
 };
 

@@ -134,8 +134,8 @@ TEST(Taylor, OfRecordedLoops) {
   }
 }
 
-// A recorder discards the steps of a loop, and what a checkpoint computes stays inside. So what they
-// compute for a value from outside, such as its coefficients, must not be used after them.
+// A recorder discards the steps of a loop, and what a checkpoint computes stays inside. So what
+// they compute for a value from outside, such as its coefficients, must not be used after them.
 TEST(Taylor, OfValuesUsedInAFunctionThatIsRecordedApartAndAfterIt) {
   using State = std::pair<Tensor, Tensor>;
   const auto check = [](const char* name, auto f) {
