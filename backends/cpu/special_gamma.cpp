@@ -410,7 +410,7 @@ double poch(double a, double m) {
 // in e with s + e in place of s. The n-th derivative is n! times the coefficient of e^n.
 double zeta_derivative(double n, double s, double q) {
   if (n < 0) return 0;
-  if (!(s > 1) || !(q > 0) || !is_order(n)) return std::isnan(s) || std::isnan(q) || s <= 1 || q < 0 ? nan : infinity;
+  if (!(s > 1) || !(q > 0) || !is_order(n)) return nan;
   constexpr int terms = 12;
   // B_2k / (2k)! for k = 1, ..., 9.
   constexpr double tail[] = {0.083333333333333333333,   -0.0013888888888888888889,  3.3068783068783068783e-5,

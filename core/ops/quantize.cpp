@@ -2,11 +2,13 @@
 #include <stave/core/ops/quantize.h>
 
 #include <algorithm>
+#include <limits>
 
 #include <stave/core/op/define.h>
 #include <stave/core/op/op.h>
 #include <stave/core/ops/contract.h>
 #include <stave/core/ops/create.h>
+#include <stave/core/ops/dtypes.h>
 #include <stave/core/ops/element_sets.h>
 #include <stave/core/ops/elementwise.h>
 #include <stave/core/ops/frontend.h>
@@ -32,6 +34,8 @@ void check_weights(const Quantized& w, const char* function) {
   if (w.packed.rank() < 2 || w.scales.rank() < 2 || without_last(w.packed.shape()) != without_last(w.scales.shape()))
     fail<ShapeError>("{}: codes {} and scales {} must be matrices with equal axes but for the last one", function,
                      w.packed.shape(), w.scales.shape());
+  if (w.biases && !w.biases->defined())
+    fail<TransformError>("{}: biases are an empty Tensor: symmetric weights have std::nullopt", function);
   if (w.biases && (w.biases->shape() != w.scales.shape() || w.biases->dtype() != w.scales.dtype()))
     fail<ShapeError>("{}: biases are {} {}, and must be {} {} as the scales are", function, w.biases->dtype(),
                      w.biases->shape(), w.scales.dtype(), w.scales.shape());
@@ -182,6 +186,19 @@ Tensor packed_codes(const Tensor& codes, int bits) {
   return bitwise_or(pairs(ellipsis, 0), bitwise_left_shift(pairs(ellipsis, 1), 4));
 }
 
+// The scales of groups of weights from `low` to `high`, both multiplied by `part`, which are those
+// of the codes 0 and `most`.
+Tensor scales_of(const Tensor& low, const Tensor& high, const Tensor& part, double most, Dtype dtype) {
+  const FloatInfo limits = finfo(dtype);
+  const Tensor range = high - low, nearest = astype(range / most / part, dtype);
+  const Tensor reach = astype(nearest, range.dtype()) * part * most;
+  // A subnormal scale may lose many of its digits. It is rounded up, such that no code is clipped.
+  const Tensor is_short = logical_and(nearest < limits.smallest_normal, reach < range);
+  const Tensor overflows = low + reach > limits.max * part;
+  const Tensor scales = where(is_short, nextafter(nearest, 1.), where(overflows, nextafter(nearest, 0.), nearest));
+  return where(isfinite(range), scales, std::numeric_limits<double>::quiet_NaN());
+}
+
 // The product of operands of rank 2 or more, whose leading axes broadcast. A stack of matrices x
 // times one matrix of weights is computed as a single product.
 Tensor product_of_stacks(const Tensor& x, const Quantized& w, bool transpose) {
@@ -214,25 +231,27 @@ Quantized quantize(const Tensor& w, QuantizeOptions options) {
         if (group < 0 || (group == 0 ? k != 0 : k % group != 0) || group * options.bits % 8 != 0)
           fail<ShapeError>("{}: groups of {} do not divide rows of {} into {}: choose another group_size", function,
                            group, k, options.bits == 4 ? "parts of even length" : "equal parts");
-        const Index groups = group == 0 ? 0 : k / group;
-        const Tensor values = grouped(w, groups), wide = astype(values, stave_detail::computed_in(w.dtype()));
+        const Index groups = k == 0 ? 0 : k / group;
         const Dtype dtype = w.dtype();
-        const double most = (1 << options.bits) - 1, zero = zero_code(options.bits);
-        if (group == 0) {
+        if (k == 0) {
           const Tensor none = zeros(joined({without_last(w.shape()), Shape(0)}), dtype, w.device());
           return Quantized{astype(none, uint8), none, options.symmetric ? std::nullopt : std::optional(none),
                            options.bits};
         }
+        const Tensor wide = astype(grouped(w, groups), stave_detail::computed_in(dtype));
         const Tensor low = (min)(wide, -1), high = (max)(wide, -1);
-        const Tensor scales = options.symmetric ? astype(maximum(abs(low), abs(high)) / (zero - 1), dtype)
-                                                : astype((high - low) / most, dtype);
-        const Tensor biases = astype(low, dtype);
-        const Tensor scale = astype(scales, wide.dtype()), divisor = as_column(where(scale == 0, 1, scale));
-        const Tensor codes = options.symmetric
-                                 ? clip(round(wide / divisor) + zero, 0, most)
-                                 : clip(round((wide - as_column(astype(biases, wide.dtype()))) / divisor), 0, most);
+        const double zero = options.symmetric ? zero_code(options.bits) : 0, last = (1 << options.bits) - 1;
+        const Tensor from = options.symmetric ? zeros_like(low) : low;
+        const Tensor to = options.symmetric ? maximum(abs(low), abs(high)) : high;
+        // Groups whose range would overflow are computed from half of their weights.
+        const Tensor part = 1. - 0.5 * astype(isinf(to - from), wide.dtype()), parts = as_column(part);
+        const Tensor scales = scales_of(from * part, to * part, part, options.symmetric ? zero - 1 : last, dtype);
+        const Tensor scale = astype(scales, wide.dtype()), divisor = as_column(where(scale == 0, 1, scale)) * parts;
+        // A symmetric code of 0 would stand for more than the largest weight.
+        const double first = options.symmetric ? 1 : 0;
+        const Tensor codes = clip(round((wide * parts - as_column(from * part)) / divisor) + zero, first, last);
         return Quantized{packed_codes(ungrouped(codes), options.bits), scales,
-                         options.symmetric ? std::nullopt : std::optional(biases), options.bits};
+                         options.symmetric ? std::nullopt : std::optional(astype(low, dtype)), options.bits};
       },
       w);
 }
@@ -246,8 +265,13 @@ Tensor dequantize(const Quantized& w, std::optional<Dtype> dtype) {
         const Dtype result = dtype.value_or(w.scales.dtype());
         if (!is_float(result)) fail<DtypeError>("{}: weights are floats, not {}", function, result);
         const Dtype wide = stave_detail::computed_in(promote(result, w.scales.dtype()));
-        Tensor y = codes_of(w.packed, w.bits, w.scales.shape(-1), !w.biases, wide) * as_column(astype(w.scales, wide));
-        if (w.biases) y = y + as_column(astype(*w.biases, wide));
+        const Tensor codes = codes_of(w.packed, w.bits, w.scales.shape(-1), !w.biases, wide);
+        const Tensor scales = as_column(astype(w.scales, wide));
+        if (!w.biases) return astype(ungrouped(codes * scales), result);
+        // Where the product with a code would overflow, codes count from the middle.
+        const double last = (1 << w.bits) - 1;
+        const Tensor middle = 0.5 * last * astype(isinf(scales * last), wide);
+        const Tensor y = (codes - middle) * scales + (as_column(astype(*w.biases, wide)) + middle * scales);
         return astype(ungrouped(y), result);
       },
       w.packed, w.scales);

@@ -40,8 +40,10 @@ struct QuantizeOptions {
 ///   symmetric   scale = max(|w|) / (2^(bits - 1) - 1)
 /// and each element becomes the nearest code. So dequantize(quantize(w)) differs from w by at most
 /// scale / 2, and by the rounding errors of scale and bias: with u the unit roundoff of the dtype,
-/// at most u (2^bits scale + 2 |w| + 2 |bias|) more. This is MLX's quantize, except that MLX
-/// makes 0 exact in affine groups, with errors of up to a scale.
+/// at most u (2^bits scale + 2 |w| + 2 |bias|) more. This holds for all finite weights: subnormal
+/// scales are rounded up. If a group has an infinity or NaN, its scale is NaN, and so are all of
+/// its weights. This is MLX's quantize, except that MLX makes 0 exact in affine groups, with errors
+/// of up to a scale.
 /// Throws DtypeError if w is no float, and ShapeError if the groups do not fit.
 Quantized quantize(const Tensor& w, QuantizeOptions options = {});
 

@@ -53,8 +53,8 @@ Tensor multigammaln(const Tensor& a, int d);
 /// of zero: scipy.special.gammasgn.
 Tensor gammasgn(const Tensor& x);
 /// The n-th derivative of the Hurwitz zeta function with respect to s, for s > 1 and q > 0; NaN
-/// elsewhere. It is the sum of (-log(q + k))^n (q + k)^-s over the integers k >= 0. Throws
-/// IndexError for n < 0.
+/// elsewhere, and for n > 8. It is the sum of (-log(q + k))^n (q + k)^-s over the integers k >= 0.
+/// Throws IndexError for n < 0.
 Tensor zeta_derivative(int n, Operand s, Operand q);
 
 // ---- the normal distribution, and functions related to erf --------------------------------------

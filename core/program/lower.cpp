@@ -122,8 +122,10 @@ Arrays Lowering::lower(const Program& program, const Program::Instruction& step,
     }));
     return result;
   }
-  fail<TransformError>("lower: {} ({}) cannot be lowered to operations on single numbers", op.name,
-                       notation(nullptr, context.dtype(), context.shape(), cpu));
+  fail<TransformError>(
+      "{}: {} ({}) cannot be lowered to operations on single numbers: compute it from other operations, or leave it "
+      "out of the program",
+      function_, op.name, notation(nullptr, context.dtype(), context.shape(), cpu));
 }
 
 Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
@@ -131,10 +133,10 @@ Arrays Lowering::run(const Program& program, std::span<Array> inputs) {
   const PerVariable<int> last = last_reads(program);
   for (const Program::Variable& variable : program.variables) {
     if (is_half_float(variable.dtype))
-      fail<DtypeError>("lower: the program has values of {}, which lowered code does not have: convert to float32",
-                       variable.dtype);
+      fail<DtypeError>("{}: the program has values of {}, which lowered code does not have: convert to float32",
+                       function_, variable.dtype);
     if (variable.device != cpu)
-      fail<DeviceError>("lower: the program has values on {}, not on the CPU", variable.device.str());
+      fail<DeviceError>("{}: the program has values on {}, not on the CPU", function_, variable.device.str());
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (last[program.inputs[i]] >= 0) arrays[program.inputs[i]] = std::move(inputs[i]);
@@ -288,7 +290,7 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
     return lower(optimized(with_calls_inlined(program), {.hoists_from_loops = false}), of_optimized);
   }
   Lowered code;
-  Lowering l(code, options.vector_bytes);
+  Lowering l(code, options.vector_bytes, options.function);
   const auto add = [&](Kind kind, int number, const Program::Variable& variable, std::vector<Shape>& shapes,
                        std::vector<bool>& are_complex, Index elements) {
     shapes.push_back(lowered_shape(variable.shape, variable.dtype));
@@ -312,7 +314,8 @@ Lowered lower(const Program& program, const LoweringOptions& options) {
   }
   const int first_output = static_cast<int>(code.buffers.size());
   for (std::size_t k = 0; k < program.outputs.size(); ++k) {
-    if (program.outputs[k] < 0) fail<TransformError>("lower: output {} of the program is an empty Tensor", k);
+    if (program.outputs[k] < 0)
+      fail<TransformError>("{}: output {} of the program is an empty Tensor", options.function, k);
     const Program::Variable& variable = program.variable(program.outputs[k]);
     add(Kind::output, static_cast<int>(k), variable, code.output_shapes, code.complex_outputs,
         lowered_shape(variable.shape, variable.dtype).elements());

@@ -90,11 +90,14 @@ inline constexpr Index most_elements = 64;
 
 class Lowering {
  public:
-  explicit Lowering(Lowered& code, Index vector_bytes = 0) : code_(code), builder_(code), vector_bytes_(vector_bytes) {}
+  /// Errors name `function`.
+  Lowering(Lowered& code, Index vector_bytes, const char* function)
+      : code_(code), builder_(code), vector_bytes_(vector_bytes), function_(function) {}
 
   LoweredBuilder& builder() { return builder_; }
   /// LoweringOptions::vector_bytes.
   Index vector_bytes() const noexcept { return vector_bytes_; }
+  const char* function() const noexcept { return function_; }
 
   // ---- numbers ----------------------------------------------------------------------------------
 
@@ -202,6 +205,7 @@ class Lowering {
   Lowered& code_;
   LoweredBuilder builder_;
   const Index vector_bytes_;
+  const char* const function_;
 };
 
 /// The arguments of a rule, which lowers an operation: it computes the outputs from the inputs. A

@@ -244,10 +244,9 @@ Arrays lower_complex(const LoweringContext& c, std::span<const Dtype> dtypes, Dt
   if (op.elementwise || is_of_parts(op) || op.id == OpId::astype || op.id == OpId::where)
     return elementwise(c, dtypes, dtype);
   fail<DtypeError>(
-      "lower: {} on complex numbers is an operation which lowered code does not have: compute on the real and "
-      "imaginary "
+      "{}: {} on complex numbers is an operation which lowered code does not have: compute on the real and imaginary "
       "parts, or leave the operation out of the program",
-      op.name);
+      c.l.function(), op.name);
 }
 
 }  // namespace stave_detail

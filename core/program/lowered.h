@@ -145,7 +145,8 @@ struct LoweringOptions {
   /// elements are then reduced in the order of these kernels. 0: they are reduced one after the
   /// other.
   Index vector_bytes = 0;
-  bool is_optimized = false;  // the program is `optimized` already, and calls no functions
+  bool is_optimized = false;       // the program is `optimized` already, and calls no functions
+  const char* function = "lower";  // errors name this function
 };
 
 /// Lowers a program. The elements of an array of up to 64 elements become values if the code reads

@@ -20,6 +20,8 @@ namespace stave_detail {
 
 namespace {
 
+Lowered lowered(const Program& program) { return lower(program, {.function = "write_c"}); }
+
 // ---- programs of CasADi's functions -------------------------------------------------------------
 
 // A function as CasADi sees it. Its arrays are the matrices of CasADi in row-major order of their
@@ -207,7 +209,7 @@ void write_casadi(std::ostream& out, const Program& program, const COptions& opt
   for (std::size_t i = 0; i < f.outputs.size(); ++i) f.outputs[i].name = names.outputs[i];
   std::vector<CasadiFunction> functions;
   const auto add = [&](CasadiProgram&& it) {
-    functions.push_back({std::move(it.name), std::move(it.inputs), std::move(it.outputs), lower(it.program)});
+    functions.push_back({std::move(it.name), std::move(it.inputs), std::move(it.outputs), lowered(it.program)});
   };
   if (options.jacobian) add(jacobian_of(f));
   if (options.forward) add(forward_of(f));
@@ -252,7 +254,7 @@ void write_c(std::ostream& out, const Program& program, const COptions& options)
   if (has_derivatives)
     fail<TransformError>(
         "write_c: derivatives by option are for Interface::casadi; else write trace(grad(f))(x), for example");
-  write_c_plain(out, options.header, lower(program), {options.name, options.inputs, options.outputs});
+  write_c_plain(out, options.header, lowered(program), {options.name, options.inputs, options.outputs});
 }
 
 }  // namespace stave

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -36,7 +37,11 @@ struct SparseOptions {
   bool here = false;
   /// True: `values` also finds the derivative along a random direction, and throws TransformError
   /// if it is not that of the entries. Then the pattern lacks an entry, because f took another path
-  /// than where the pattern was found.
+  /// than where the pattern was found. A difference counts if it is above 1e-3 of the entries of
+  /// its row (0.1 for 16-bit floats), and above 1e4 eps of the largest row, with the eps of the
+  /// results' dtype: what is smaller is taken for rounding errors of terms that cancel. (So where
+  /// the terms of all rows cancel, rounding errors count.) For entries found by pullbacks, the same
+  /// holds for columns.
   bool check = false;
 };
 
@@ -66,6 +71,8 @@ class SparseJacobianCore {
   Tensor compute(const Products& products, FlatFunction f, std::span<const Tensor> xs, InputNames names) const;
   Tensor flat(std::span<const Tensor> leaves, const std::vector<Abstract>& expected, Index count) const;
   void check_inputs(std::span<const Tensor> xs, InputNames names) const;
+  void check_outputs(const Outputs& outputs) const;
+  void check_type(const Tensor& x, const Abstract& expected, const std::string& name) const;
   void check_direction(const Tensor& values, const Tensor& found) const;
 
   const char* transform_;

@@ -75,9 +75,15 @@ FoundSparsity find_sparsity(FlatFunction f, std::span<const Tensor> xs, bool her
   if (found.pattern.columns > std::numeric_limits<std::int32_t>::max())
     fail<ShapeError>("{}: the argument has {} elements, but there can be at most {}", transform, found.pattern.columns,
                      std::numeric_limits<std::int32_t>::max());
-  for (std::size_t i = 0; i < xs.size(); ++i)
+  for (std::size_t i = 0; i < xs.size(); ++i) {
     if (is_complex(xs[i].dtype()))
       fail<DtypeError>("{}: {} is {}: differentiate by real(z) and imag(z)", transform, names(i), xs[i].dtype());
+    if (!is_inexact(xs[i].dtype()))
+      fail<DtypeError>(
+          "{}: {} is {} {}, which has no derivative: make it a floating tensor, or capture it in the function instead "
+          "of differentiating with respect to it",
+          transform, names(i), xs[i].dtype(), xs[i].shape());
+  }
   DependenceHandler handler(here);
   std::vector<Tensor> primals, tangents;
   {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/frontend.h>
@@ -39,6 +40,14 @@ Outputs JetHandler::handle(Call& call) {
   Tower own(order);
   const InTower in(*this, &own);
   return completed(own, own.perform_call(*this, call, series_of_inputs(call)));
+}
+
+// Only a loop in the function of series_of_solution has a tower: loops in derivative rules are not
+// offered to recorders, and others perform each operation with a tower of its own.
+Index JetHandler::handle(RecordLoop& loop) {
+  std::optional<Tower::InLoop> in_loop;
+  if (tower) in_loop.emplace(*tower);
+  return perform(loop);
 }
 
 Tensor JetHandler::lost(Tensor x) const {

@@ -12,10 +12,11 @@
 #include <stave/core/tensor/note.h>
 #include <stave/handlers/taylor/jet_flat.h>
 #include <stave/handlers/taylor/tower.h>
+#include <stave/handlers/transforms/record_loop.h>
 
 namespace stave_detail {
 
-class JetHandler final : public Handler,
+class JetHandler final : public Handles<Call, RecordLoop>,
                          public FollowsDerivatives,
                          public TakesHigherDerivatives,
                          public std::enable_shared_from_this<JetHandler> {
@@ -24,6 +25,7 @@ class JetHandler final : public Handler,
   explicit JetHandler(int order) : order(order) {}
 
   Outputs handle(Call& call) override;
+  Index handle(RecordLoop& loop) override;
   std::string describe() const override { return "jet"; }
   HandlerProperties properties() const noexcept override { return {.runs_no_user_code = true}; }
   Tensor lost(Tensor x) const override;

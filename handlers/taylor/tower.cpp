@@ -83,6 +83,7 @@ Tower::~Tower() {
 
 Lazy& Tower::add(std::unique_ptr<Lazy> y) {
   count(*y);
+  y->is_in_loop = is_in_loop_;
   for (Tensor& output : y->outputs) {
     y->series.emplace_back();
     if (!is_inexact(output.dtype())) continue;
@@ -123,7 +124,7 @@ Lazy& Tower::perform_call(JetHandler& jet, const Call& call, SmallVector<SeriesP
   }
   Outputs outputs = perform(call.borrowed());
   Lazy& y = add_call(jet, call, std::move(inputs), std::move(outputs));
-  if (is_known) calls_.emplace(key, &y);
+  if (is_known && !is_in_loop_) calls_.emplace(key, &y);
   return y;
 }
 
@@ -153,9 +154,11 @@ void Tower::complete(Lazy& y) {
 void Tower::complete_solution(Lazy& y) {
   const std::size_t performed = all_.size();
   for (int k = 1; k <= order_; ++k) {
-    for (std::size_t i = 0; k > 1 && i < performed; ++i)
+    for (std::size_t i = 0; k > 1 && i < performed; ++i) {
+      if (all_[i]->is_in_loop) continue;
       for (const SeriesPtr& series : all_[i]->series)
         if (series) coefficient(series, k - 1);
+    }
     coefficient(y.series[0], k);
   }
 }
@@ -194,15 +197,14 @@ Tensor Tower::in(const Lazy& y, std::size_t i, int k) {
   return k == 0 ? y.call->inputs()[i] : coefficient(y.inputs[i], k);
 }
 
-// Coefficient k - 1 of the derivative, which is k x_k.
+// Coefficient k - 1 of the derivative, which is k x_k. It is not added to the slopes of the series,
+// which may be that of a value outside of a loop's step or a checkpoint that runs now: what such a
+// function computes must not be used after it. This tower keeps it as a coefficient of x'.
 Tensor Tower::slope(const SeriesPtr& series, int k) {
-  Tensor c = coefficient(series, k);
-  if (!c.defined() || k == 1) return c;
-  auto& slopes = series->slopes;
+  const Tensor c = coefficient(series, k);
   const auto place = static_cast<std::size_t>(k - 1);
-  if (slopes.size() <= place) slopes.resize(place + 1);
-  if (!slopes[place].defined()) slopes[place] = c * static_cast<double>(k);
-  return slopes[place];
+  if (place < series->slopes.size() && series->slopes[place].defined()) return series->slopes[place];
+  return times_order(c, k);
 }
 
 void Tower::extend(Lazy& y, int k) {

@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <stave/core/op/op.h>
@@ -56,6 +57,7 @@ struct Lazy {
   SmallVector<SeriesPtr, 3> inputs;  // the series of the inputs
   SeriesPtr derivative_of;
   bool is_derived = false;
+  bool is_in_loop = false;                  // added under Tower::InLoop
   std::vector<ValueWithSeries> derivative;  // y'(t) for each output, once is_derived is true
   std::vector<Tensor> kept;                 // what the rule Op::series keeps
 };
@@ -85,6 +87,20 @@ class Tower {
   /// is computed by a deep recursion.
   void complete_solution(Lazy& y);
 
+  /// While an InLoop exists, operations may be those of a loop's step that a recorder discards. So
+  /// they are not found again after it, and complete_solution computes their coefficients only if
+  /// the solution depends on them.
+  class InLoop {
+   public:
+    explicit InLoop(Tower& tower) : tower_(tower), before_(std::exchange(tower.is_in_loop_, true)) {}
+    ~InLoop() { tower_.is_in_loop_ = before_; }
+    InLoop(const InLoop&) = delete;
+
+   private:
+    Tower& tower_;
+    const bool before_;
+  };
+
   int order() const noexcept { return order_; }
   /// The size of the tower: the number of operations that rules performed, where an operation on
   /// larger tensors than those of the program's operations counts more than once.
@@ -112,6 +128,7 @@ class Tower {
   double unit_ = 1;        // the largest number of elements of an operation of the program
   double size_ = 0, most_ = 0;
   int deriving_ = 0;  // the number of rules that are running
+  bool is_in_loop_ = false;
 };
 
 }  // namespace stave_detail

@@ -2,6 +2,7 @@
 // of the errors, the kernels of every instruction set, and the operation under transforms.
 // tests/table has the values and derivatives of small cases.
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <stave/stave.h>
@@ -21,6 +22,8 @@ using Named = std::map<std::string, Tensor>;
 Tensor draws(std::uint64_t seed, const Shape& shape, Dtype dtype = float32) {
   return astype(normal(Key(seed), shape, float64), dtype);
 }
+
+const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
 
 /// The largest absolute value.
 double largest(const Tensor& x) { return x.size() == 0 ? 0 : (max)(abs(astype(x, float64))).item<double>(); }
@@ -75,6 +78,75 @@ TEST(Quantize, ErrorsAreAtMostHalfAScale) {
             EXPECT_GT(largest(error / scale), 0.45);
           }
         }
+}
+
+// The bound holds for all finite weights: in subnormal scales, which have few digits, and near the
+// largest number, where the range of a group and the largest code could overflow.
+TEST(Quantize, ErrorsAreAtMostHalfAScaleForTheSmallestAndLargestWeights) {
+  for (const Dtype dtype : {float16, bfloat16, float32, float64})
+    for (const int bits : {4, 8})
+      for (const bool symmetric : {false, true}) {
+        const FloatInfo limits = finfo(dtype);
+        const double unit = limits.eps / 2, smallest = limits.smallest_normal * limits.eps;
+        for (const double size : {1e3 * limits.smallest_normal, 10 * limits.smallest_normal, limits.smallest_normal,
+                                  1e3 * smallest, 30 * smallest, 3 * smallest, smallest, limits.max / 3, limits.max}) {
+          SCOPED_TRACE(testing::Message()
+                       << dtype << " " << bits << " bits, size " << size << (symmetric ? ", symmetric" : ""));
+          // Rows of both signs, of one sign, and rows with the largest weights.
+          const Tensor random = 2. * uniform(Key(6), {4, 32}, float64) - 1., ends = tensor({1., -1.}, float64);
+          const Tensor shares =
+              concat({random, abs(random), concat({random(slice(), slice(0, 30)), broadcast_to(ends, {4, 2})}, 1)});
+          const Tensor w = astype(shares * size, dtype), exact = astype(w, float64);
+          const Quantized q = quantize(w, {.bits = bits, .group_size = 16, .symmetric = symmetric});
+          // Divided by `size`, so that the bound does not overflow.
+          const Tensor scale = for_elements(q.scales, 16) / size;
+          Tensor terms = (1 << bits) * scale + 2 * abs(exact / size);
+          if (q.biases) terms = terms + 2 * abs(for_elements(*q.biases, 16) / size);
+          const Tensor bound = 0.5 * scale + unit * terms;
+          EXPECT_TRUE(bool(all(abs(dequantize(q, float64) / size - exact / size) <= bound)));
+          // One rounding more, to the dtype.
+          const Tensor rounded = astype(dequantize(q), float64);
+          EXPECT_TRUE(bool(all(isfinite(rounded))));
+          EXPECT_TRUE(bool(
+              all(abs(rounded / size - exact / size) <= bound + unit * abs(exact / size) + 0.5 * (smallest / size))));
+        }
+      }
+}
+
+TEST(Quantize, InfinitiesAndNansMakeTheirGroupNan) {
+  for (const bool symmetric : {false, true})
+    for (const int bits : {4, 8}) {
+      const Tensor w = tensor({{inf, 1., 2., 3.}, {1., -inf, 0., inf}, {1., nan, 2., 3.}, {-1., 1., 1., 1.}}, float64);
+      const Quantized q = quantize(w, {.bits = bits, .group_size = 4, .symmetric = symmetric});
+      const Tensor expected = tensor({{nan}, {nan}, {nan}, {0.}}, float64);
+      EXPECT_THAT(isnan(q.scales), Equals(isnan(expected)));
+      EXPECT_THAT(isnan(dequantize(q)), Equals(broadcast_to(isnan(expected), {4, 4})));
+      EXPECT_THAT(dequantize(q)(3), IsNear(w(3), 1e-15));
+      EXPECT_THAT(isnan(quantized_matmul(ones({1, 4}, float64), q)), Equals(matrix_transpose(isnan(expected))));
+    }
+}
+
+TEST(Quantize, RowsMayBeEmpty) {
+  for (const Index group : {0, 8}) {
+    const Quantized q = quantize(ones({2, 0}), {.group_size = group});
+    EXPECT_EQ(q.packed.shape(), Shape(2, 0));
+    EXPECT_EQ(q.scales.shape(), Shape(2, 0));
+    EXPECT_THAT(dequantize(q), Equals(ones({2, 0})));
+    EXPECT_THAT(quantized_matmul(ones({3, 0}), q), Equals(zeros({3, 2})));
+  }
+}
+
+TEST(Quantize, NestsUnderVmapAndCompile) {
+  const Tensor w = stack({draws(3, {4, 16}), draws(4, {4, 16}) * 1e-44, draws(5, {4, 16}) * 1e37});
+  for (const bool symmetric : {false, true}) {
+    const auto f = [symmetric](const Tensor& x) { return quantize(x, {.group_size = 8, .symmetric = symmetric}); };
+    const Quantized expected = f(w), lanes = vmap(f)(w), compiled = compile(f)(w);
+    for (const Quantized& found : {lanes, compiled}) {
+      EXPECT_THAT(found.packed, Equals(expected.packed));
+      EXPECT_THAT(found.scales, Equals(expected.scales));
+      EXPECT_THAT(dequantize(found), Equals(dequantize(expected)));
+    }
+  }
 }
 
 // The lines of docs/guides/bring_your_model.md.
@@ -289,6 +361,11 @@ TEST(Quantize, BadOptionsAreErrors) {
   q.biases = ones({2, 3});
   EXPECT_THAT([&] { dequantize(q); },
               ThrowsMessage<ShapeError>(HasSubstr("dequantize: biases are float32 [2,3], and must be float32 [2,2]")));
+  q.biases = Tensor();
+  EXPECT_THAT([&] { dequantize(q); },
+              ThrowsMessage<TransformError>(HasSubstr("dequantize: biases are an empty Tensor")));
+  EXPECT_THAT([&] { quantized_matmul(w, q); },
+              ThrowsMessage<TransformError>(HasSubstr("quantized_matmul: biases are an empty Tensor")));
   q.biases = {};
   q.bits = 5;
   EXPECT_THAT([&] { quantized_matmul(w, q); },

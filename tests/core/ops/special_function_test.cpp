@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include <stave/handlers/taylor/jet.h>
 #include <stave/stave.h>
 
 #include "matchers.h"
@@ -219,6 +220,32 @@ TEST(Activations, ParametersHaveDerivatives) {
   EXPECT_THAT(grad([&](const Tensor& a) { return sum(elu(x, a)); })(alpha), IsNear(tensor(std::expm1(-2.), float64)));
   EXPECT_THAT(grad([&](const Tensor& a) { return sum(celu(x, a)); })(alpha),
               IsNear(tensor(std::expm1(-4.) + 4 * std::exp(-4.), float64)));
+}
+
+// Derivatives by parameters are computed up to the eighth order. The values of zeta's are
+// mpmath's.
+TEST(SpecialFunctions, DerivativesByParametersAreNanFromTheNinthOrderOn) {
+  const Tensor a = tensor({1.25, 2.25}, float64), x = tensor(0.4, float64), one = ones_like(a);
+  const auto check = [&](const char* name, auto f) {
+    const std::vector<Tensor> series = taylor(f, 10)(a, one);
+    for (std::size_t k = 0; k < series.size(); ++k) {
+      EXPECT_EQ(bool(all(isfinite(series[k]))), k <= 8) << name << k;
+      EXPECT_EQ(bool(all(isnan(series[k]))), k > 8) << name << k;
+    }
+  };
+  check("gammainc", [&](const Tensor& u) { return gammainc(u, x); });
+  check("gammaincc", [&](const Tensor& u) { return gammaincc(u, x); });
+  check("gamma_density", [&](const Tensor& u) { return gamma_density(u, x); });
+  check("betainc, a", [&](const Tensor& u) { return betainc(u, 1.5, x); });
+  check("betainc, b", [&](const Tensor& u) { return betainc(1.5, u, x); });
+  check("beta_density, a", [&](const Tensor& u) { return beta_density(u, 1.5, x); });
+  check("beta_density, b", [&](const Tensor& u) { return beta_density(1.5, u, x); });
+  check("zeta", [&](const Tensor& u) { return zeta(u, x); });
+  const Tensor s = tensor(2.25, float64), q = tensor({1., 0.5, 4.5, 0., -1., nan, 0.}, float64);
+  const Tensor eighth =
+      tensor({5411.658573140389, 5411.9124787838579, 5411.2334170520691, nan, nan, nan, nan}, float64);
+  EXPECT_THAT(zeta_derivative(8, s, q), IsNear(eighth, 1e-12 * 5411));
+  for (const int order : {9, 10, 60}) EXPECT_TRUE(bool(all(isnan(zeta_derivative(order, s, q))))) << order;
 }
 
 // Compares the derivatives of orders 0 to 3 at x with mpmath's numbers.

@@ -8,6 +8,7 @@
 #include <stave/stave.h>
 
 #include "compiled_c.h"
+#include "files.h"
 #include "matchers.h"
 
 namespace {
@@ -107,12 +108,65 @@ TEST(WriteCPrograms, LabelsNameTheInputs) {
   const auto program = trace([](const Tensor& x) { return 2. * x; })(label(ones({3}, float64), "position"));
   EXPECT_THAT(text_of(program), HasSubstr("int f(const double* position, double* out0, f_workspace* work);"));
 }
+// docs/guides/c_source.md lists the functions that have no C, and factorizations that have.
 TEST(WriteCPrograms, NamesOperationsThatHaveNoC) {
-  const Tensor a = eye(3, float64);
-  EXPECT_THAT([&] { text_of(trace([](const Tensor& x) { return eigh(x).first; })(a)); },
-              ThrowsMessage<TransformError>(HasSubstr("eigh")));
-  EXPECT_THAT([&] { text_of(trace([](const Tensor& x) { return x * x; })(ones({3}, bfloat16))); },
-              ThrowsMessage<DtypeError>(HasSubstr("bfloat16")));
+  const std::string guide = bytes_of(STAVE_SOURCE_DIR "/docs/guides/c_source.md");
+  const std::string list = guide.substr(guide.find("## What cannot be written"));
+  const Tensor a = eye(3, float64), v = ones({3}, float64);
+  const auto refused = [&](const char* function, const char* operation, auto f, const Tensor& x) {
+    SCOPED_TRACE(function);
+    const std::string text = message_of<TransformError>([&] { text_of(trace(f)(x)); });
+    EXPECT_THAT(text, HasSubstr(std::string("write_c: ") + operation + " ("));
+    EXPECT_THAT(text, HasSubstr("compute it from other operations, or leave it out of the program"));
+    EXPECT_THAT(list, HasSubstr(std::string("`") + function + "`"));
+  };
+#define REFUSED(function, operation, expression, x) \
+  refused(                                          \
+      function, operation, [](const Tensor& t) { return expression; }, x)
+  REFUSED("eigh", "eigh", eigh(t).first, a);
+  REFUSED("eigvalsh", "eigvalsh", eigvalsh(t), a);
+  REFUSED("svd", "svd", std::get<1>(svd(t)), a);
+  REFUSED("svdvals", "svdvals", svdvals(t), a);
+  REFUSED("lstsq", "svd", lstsq(t, t), a);
+  REFUSED("pinv", "svd", pinv(t), a);
+  REFUSED("schur", "schur", schur(t).first, a);
+  REFUSED("ldl", "ldl", std::get<0>(ldl(t)), a);
+  REFUSED("expm", "expm", expm(t), a);
+  REFUSED("sqrtm", "sqrtm", sqrtm(t), a);
+  REFUSED("logm", "logm", logm(t), a);
+  REFUSED("solve_sylvester", "sylvester", solve_sylvester(t, t, t), a);
+  REFUSED("solve_banded", "solve_banded", solve_banded(t, t(0), {}), ones({1, 3}, float64));
+  REFUSED("sinc", "sinc", sinc(t), v);
+  REFUSED("gammainc", "gammainc", gammainc(t, 0.5), v);
+  REFUSED("betainc", "betainc", betainc(t, t, 0.5), v);
+  REFUSED("bessel_j0", "bessel_j", bessel_j0(t), v);
+  REFUSED("expn", "expn", expn(2, t), v);
+  REFUSED("scaled_dot_product_attention", "attention",
+          scaled_dot_product_attention(t(newaxis), t(newaxis), t(newaxis))[0], a(newaxis));
+  REFUSED("quantized_matmul", "quantized_matmul",
+          quantized_matmul(t, quantize(ones({2, 8}, float64), {.group_size = 8})), ones({2, 8}, float64));
+#undef REFUSED
+  const auto draw = [&](const char* function, const char* operation, auto f) {
+    EXPECT_THAT(message_of<TransformError>([&] { text_of(trace(f)(Key(1))); }),
+                HasSubstr(std::string("write_c: ") + operation + " ("));
+    EXPECT_THAT(list, HasSubstr(std::string("`") + function + "`"));
+  };
+  draw("gamma", "random_gamma", [](Key key) { return gamma(key, 2., {3}); });
+  draw("permutation", "random_permutation", [](Key key) { return permutation(key, 5); });
+  const auto written = [&](auto f) { return text_of(trace(f)(a)); };
+  EXPECT_NO_THROW(written([](const Tensor& x) { return cholesky(x); }));
+  EXPECT_NO_THROW(written([](const Tensor& x) { return qr(x).second; }));
+  EXPECT_NO_THROW(written([](const Tensor& x) { return solve(x, x); }));
+  EXPECT_NO_THROW(written([](const Tensor& x) { return inv(x); }));
+  EXPECT_NO_THROW(written([](const Tensor& x) { return det(x) * x; }));
+}
+TEST(WriteCPrograms, NamesItselfWhereADtypeHasNoC) {
+  const auto fault = [](auto f, const Tensor& x) { return message_of<DtypeError>([&] { text_of(trace(f)(x)); }); };
+  const auto square = [](const Tensor& x) { return x * x; };
+  EXPECT_THAT(fault(square, ones({3}, bfloat16)), HasSubstr("write_c: the program has values of bfloat16"));
+  EXPECT_THAT(fault(square, ones({3}, float16)), HasSubstr("write_c: the program has values of float16"));
+  EXPECT_THAT(fault([](const Tensor& x) { return solve(x, x); }, eye(2, complex128)),
+              HasSubstr("write_c: lu on complex numbers"));
 }
 
 // ---- CasADi -------------------------------------------------------------------------------------

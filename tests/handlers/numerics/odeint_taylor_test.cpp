@@ -119,6 +119,25 @@ TEST(SeriesOfSolution, OfALongFunction) {
   EXPECT_THAT(found[3], IsNumber(1. / 6, 1e-15));
 }
 
+// y' = y exp(z)^4 exp(z)^-4 with z = y: the loop's steps, which a recorder discards, compute exp(z)
+// too.
+TEST(SeriesOfSolution, OfALoopThatIsRecorded) {
+  const auto coefficients = [](const Tensor& y0) {
+    const auto f = [](const Tensor& y, const Tensor&) {
+      const Tensor z = 0.5 * y + 0.5 * y;
+      const Tensor s = loop(4, [z](const Tensor& r) { return r * exp(z); })(y);
+      return s * exp(-4. * z) * exp(z) / exp(z);
+    };
+    return stack(series_of_solution(f, y0, tensor(0., float64), 3));
+  };
+  const Tensor y0 = tensor(0.5, float64), expected = tensor({0.5, 0.5, 0.25, 0.5 / 6}, float64);
+  EXPECT_THAT(coefficients(y0), IsNear(expected, 1e-14));
+  EXPECT_THAT(compile(coefficients)(y0), IsNear(expected, 1e-14));
+  EXPECT_THAT(trace(coefficients)(y0)(y0), IsNear(expected, 1e-14));
+  const Tensor many = compile([&](const Tensor& ys) { return vmap(coefficients)(ys); })(stack({y0, 2. * y0}));
+  EXPECT_THAT(many, IsNear(stack({expected, 2. * expected}), 1e-14));
+}
+
 TEST(SeriesOfSolution, RefusesADerivativeOfAnotherShape) {
   EXPECT_THAT(message_of<ShapeError>([] {
                 series_of_solution([](const Tensor& y, const Tensor&) { return sum(y); }, start, tensor(0., float64),

@@ -225,18 +225,69 @@ TEST(SparseHessian, CheckFindsARuleThatIsNotSymmetric) {
   EXPECT_THAT(sparse_hessian(f, x, {.by = SparseBy::columns, .check = true}).dense(x), IsNear(hessian(f)(x), 1e-13));
 }
 
+// Where terms cancel, the product and the entries have different rounding errors.
+TEST(SparseJacobian, CheckPassesRowsThatCancel) {
+  const auto products = [](const Tensor& v) { return stack({v(0) * (v(1) * v(2)) - (v(0) * v(1)) * v(2), v(0)}); };
+  const auto probabilities = [](const Tensor& v) { return stack({sum(softmax(v)), v(0) * v(1)}); };
+  const auto identity = [](const Tensor& v) { return concat({square(sin(v)) + square(cos(v)), 1e-3 * sinh(v)}); };
+  const auto check = [](auto f, Dtype dtype, double a, SparseBy by) {
+    const Tensor v = tensor({a, 2.3, 0.7}, dtype);
+    const Tensor found = sparse_jacobian(f, v, {.by = by, .check = true}).dense(v);
+    EXPECT_THAT(found, IsNear(dense_jacobian(f, v), 64 * finfo(dtype).eps)) << a << dtype;
+  };
+  for (const Dtype dtype : {float64, float32})
+    for (const SparseBy by : {SparseBy::columns, SparseBy::rows})
+      for (double a = 0.1; a < 5; a += 0.5) {
+        check(products, dtype, a, by);
+        check(probabilities, dtype, a, by);
+        check(identity, dtype, a, by);
+      }
+  // A missing entry is found in such a row, too, if it is small; also if another row overflows.
+  const auto path = [](const Tensor& v) {
+    const Tensor zero = sum(softmax(v(slice(0, 2))));
+    return stack({v(2) > 0 ? zero : zero + 1e-9 * v(2), v(0), exp(v(1))});
+  };
+  const Tensor v = tensor({0.3, 2.3, 0.7}, float64);
+  const auto jacobian = sparse_jacobian(path, v, {.check = true});
+  EXPECT_NO_THROW(jacobian.values(v));
+  EXPECT_THROW(jacobian.values(-v), TransformError);
+  EXPECT_THROW(jacobian.values(tensor({0.3, 1e3, -0.7}, float64)), TransformError);
+}
+
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(SparseJacobian, RefusesOtherArguments) {
   const auto jacobian = sparse_jacobian(tridiagonal, ones({4}));
   EXPECT_THAT(message_of<ShapeError>([&] { jacobian.values(ones({5})); }),
               HasSubstr("sparse_jacobian: argument 0 is float32 [5], but float32 [4] where the pattern was found"));
-  EXPECT_THROW(jacobian.values(ones({4}, float64)), ShapeError);
+  EXPECT_THAT(message_of<DtypeError>([&] { jacobian.values(ones({4}, float64)); }),
+              HasSubstr("sparse_jacobian: argument 0 is float64 [4], but float32 [4] where the pattern was found"));
   Index length = 2;
   const auto changing = [&](const Tensor& v) { return v(slice(length)); };
   const auto other = sparse_jacobian(changing, ones({4}));
   length = 3;
-  EXPECT_THAT(message_of<ShapeError>([&] { other.values(ones({4})); }), HasSubstr("returned tensors of other shapes"));
+  EXPECT_THAT(message_of<ShapeError>([&] { other.values(ones({4})); }),
+              HasSubstr("sparse_jacobian: the result is float32 [3], but float32 [2] where the pattern was found"));
+  for (const SparseBy by : {SparseBy::columns, SparseBy::rows}) {
+    Dtype dtype = float32;
+    const auto retyped = [&](const Tensor& v) { return std::pair(sin(v), astype(v, dtype)); };
+    const auto typed = sparse_jacobian(retyped, ones({4}), {.by = by});
+    dtype = float64;
+    EXPECT_THAT(message_of<DtypeError>([&] { typed.values(ones({4})); }),
+                HasSubstr("sparse_jacobian: result 1 is float64 [4], but float32 [4] where the pattern was found"));
+  }
+}
+
+TEST(SparseJacobian, RefusesIntegersByItsName) {
+  const auto f = [](const Tensor& v) { return 1. * v; };
+  const auto loss = [](const Tensor& v) { return sum(1. * v); };
+  const Tensor v = tensor({1, 2});
+  const char* const rest = ": argument 0 is int32 [2], which has no derivative";
+  EXPECT_THAT(message_of<DtypeError>([&] { sparse_jacobian(f, v); }), HasSubstr("sparse_jacobian" + std::string(rest)));
+  EXPECT_THAT(message_of<DtypeError>([&] { sparse_hessian(loss, v); }),
+              HasSubstr("sparse_hessian" + std::string(rest)));
+  EXPECT_THAT(message_of<DtypeError>([&] { jacobian_sparsity(f)(v); }),
+              HasSubstr("jacobian_sparsity" + std::string(rest)));
 }
 
 TEST(SparseJacobian, RefusesWhatIsNotSquare) {

@@ -134,6 +134,67 @@ TEST(Taylor, OfRecordedLoops) {
   }
 }
 
+// A recorder discards the steps of a loop, and what a checkpoint computes stays inside. So what
+// they compute for a value from outside, such as its coefficients, must not be used after them.
+TEST(Taylor, OfValuesUsedInAFunctionThatIsRecordedApartAndAfterIt) {
+  using State = std::pair<Tensor, Tensor>;
+  const auto check = [](const char* name, auto f) {
+    const auto coefficients = [&](const Tensor& u) { return stack(taylor(f, 3)(u, one)); };
+    const Tensor expected = stack(nested(f, x, one));
+    const Tensor us = stack({x, 2. * x}), both = stack({expected, stack(nested(f, 2. * x, one))});
+    const auto slope = [&](const Tensor& u) { return jvp(coefficients, u, one).second; };
+    EXPECT_THAT(compile(coefficients)(x), IsNear(expected, 1e-12)) << name;
+    EXPECT_THAT(trace(coefficients)(x)(x), IsNear(expected, 1e-12)) << name;
+    EXPECT_THAT(compile([&](const Tensor& u) { return vmap(coefficients)(u); })(us), IsNear(both, 1e-12)) << name;
+    EXPECT_THAT(compile(slope)(x), IsNear(slope(x), 1e-12)) << name;
+    EXPECT_THAT(grad([&](const Tensor& u) { return sum(coefficients(u)); })(x), IsNear(sum(slope(x)), 1e-12)) << name;
+    const Tensor w = compile([&](const Tensor& u) { return jet(f, u, {one, u, one}).second[2]; })(x);
+    EXPECT_THAT(w, IsNear(jet(f, x, {one, x, one}).second[2], 1e-12)) << name;
+  };
+  check("state", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    return loop(3, [](const Tensor& s) { return sin(s); })(y) + cos(y);
+  });
+  check("captured", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    return loop(3, [y](const Tensor& s) { return s * sin(y); })(u) + cos(y);
+  });
+  check("leaf", [](const Tensor& u) { return loop(3, [u](const Tensor& s) { return s * sin(u); })(u) + cos(u); });
+  check("nested", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    const auto inner = [y](const Tensor& s) { return loop(3, [y](const Tensor& r) { return cos(r) * sinh(y); })(s); };
+    return loop(4, inner)(y) + cosh(y) * sin(y);
+  });
+  check("scan", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    const auto [last, all] = scan([](const Tensor& s) { return std::pair(sin(s), s); }, {.length = 4})(y);
+    return last + cos(y) + sum(all);
+  });
+  check("snapshots", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    return loop(8, [y](const Tensor& s) { return s * sin(y); }, {.snapshots = 2})(u) + cos(y);
+  });
+  check("checkpoint", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    return checkpoint([y](const Tensor& s) { return s * sin(y); })(u) + cos(y);
+  });
+  check("custom rule", [](const Tensor& u) {
+    const auto wave = custom_jvp([](const Tensor& v) { return sin(v); },
+                                 [](const Tensor& v, const Tensor& dv) { return std::pair(sin(v), cos(v) * dv); });
+    const Tensor y = tanh(u);
+    return checkpoint([y, wave](const Tensor& s) { return s * wave(y); })(u) * cos(y) + wave(y);
+  });
+  check("jvp in steps", [](const Tensor& u) {
+    const Tensor y = tanh(u);
+    const auto step = [y](const State& s) {
+      const auto [value, slope] = jvp([y](const Tensor& r) { return sin(r) * cos(y); }, s.first, s.second);
+      return State(value, slope);
+    };
+    const auto [value, slope] = loop(3, step)(State(y, u));
+    return value * slope + cos(y) * sinh(y);
+  });
+}
+
 // A program that was recorded has the loop as one operation, over rows and still values too.
 TEST(Taylor, OfAScanInsideAProgram) {
   const Tensor rows = tensor({0.1, -0.2, 0.3, 0.5, 0.7}, float64);
