@@ -575,7 +575,7 @@ void check_replay(const char* name, const Outputs& replayed, const Outputs& perf
   if (!same)
     fail<TransformError>(
         "{}: the replay gives another result than the function itself: its result depends on more than its arguments "
-        "(a captured variable that changed, a counter, a clock)",
+        "(a captured variable that changed, a counter, a clock), or it is a gradient that a loop sums in another order",
         name);
 }
 

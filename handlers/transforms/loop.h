@@ -25,9 +25,11 @@
 // the same operations, read no value, performed no user effect, called no function with rules
 // (checkpoint, custom_vjp ...), and changed only tensors of the state, not their shapes or dtypes.
 // Otherwise, and for a loop of at most two steps, it is unrolled. Value, gradient and tangents
-// equal those of the steps, bit for bit, with two exceptions. Derivatives of higher order equal
+// equal those of the steps, bit for bit, with three exceptions. Derivatives of higher order equal
 // them up to rounding, because they are summed in another order; so does the gradient by the first
-// carry of a scan, if that carry is used elsewhere too. A zero in the gradient of a loop with
+// carry of a scan, if that carry is used elsewhere too; and so does the gradient of a scan whose
+// row of results is also the next carry or a value from outside, as in pair(n, n), if the steps
+// read that value more than once. A zero in the gradient of a loop with
 // snapshots, or of a loop inside another one, may have the other sign. Values leave such a loop
 // only through its result: a tensor that the body assigned to a captured variable throws an error
 // when it is used.

@@ -208,12 +208,9 @@ Outputs PathRun::perform_or_split(Call& call) {
     path.log = nullptr;  // the log may be incomplete
     throw;
   } catch (...) {
-    if (has_given_up(call)) {
-      path.log = nullptr;
-      throw;
-    }
     threw = std::current_exception();
   }
+  if (has_given_up(call)) fail_all(call, std::move(given), std::move(threw));
   return split_by_error(call, std::move(given), std::move(threw), mark);
 }
 
@@ -270,18 +267,18 @@ bool PathRun::writes_over_inputs(const Op& op) {
 
 // Performs an elementwise operation. A lanes' value that only this call has is given up, so that
 // the output may take its memory, and the call's input becomes empty. If the operation throws, the
-// call gets the values back that no handler has taken.
+// call gets the values back, but for those that an outer handler has taken.
 Outputs PathRun::elementwise(Call& call, const BatchContext& c, std::span<const Lanes* const> found, Inputs& inputs) {
-  SmallVector<LaneValue*, 4> given_up;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    inputs[i] = c.batched_in(i);
-    LaneValue* const value = found[i] ? found[i]->value.get() : nullptr;
-    const bool is_last =
-        value && call.owns(i) && call.inputs()[i].node_ptr().unique() && value->is_in_one_note(inputs[i]);
-    given_up.push_back(is_last ? value : nullptr);
-    if (is_last) value->give_up();
-  }
+  SmallVector<LaneValue*, 4> given_up(inputs.size(), nullptr);
   try {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = c.batched_in(i);
+      LaneValue* const value = found[i] ? found[i]->value.get() : nullptr;
+      if (!value || !call.owns(i) || !call.inputs()[i].node_ptr().unique() || !value->is_in_one_note(inputs[i]))
+        continue;
+      value->give_up();
+      given_up[i] = value;
+    }
     Outputs outputs = apply_elementwise(call.op(), inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (given_up[i]) call.mutable_inputs()[i] = Tensor();
@@ -293,8 +290,8 @@ Outputs PathRun::elementwise(Call& call, const BatchContext& c, std::span<const 
   }
 }
 
-// Returns true if an operation threw after it had given up a value. Only the library's handlers
-// performed it, which throw the same for every lane, so the lanes need not perform it again.
+// Returns true if a call that threw has given up a value. Only the library's handlers performed it,
+// which throw the same for every lane.
 bool PathRun::has_given_up(const Call& call) const {
   return std::ranges::any_of(call.inputs(), [&](const Tensor& input) {
     const Lanes* const lanes = vmap_->notes.find(input);

@@ -140,7 +140,7 @@ class BackwardPass {
       scope_.entry = last.entry->op ? &*last.entry : nullptr;
       last.join_slices();
       if (fused_ && !fused_->takes(*last.entry)) flush_fused(&last);
-      if (is_long_concat(*last.entry)) {
+      if (is_long_loop(*last.entry)) {
         begin_concat(last);
       } else {
         if (last.entry->op) step(*last.entry, last.cotangents);
@@ -164,6 +164,7 @@ class BackwardPass {
     if (consume_ && !kept.unique()) entry.clear();
   }
 
+  static constexpr std::uint64_t least_ahead = 1024;
   // A concat of many inputs, such as the rows of a long loop. The cotangent of an input is computed
   // when it is soon to be processed, so that few cotangents wait, and those are in the cache.
   struct LongConcat {
@@ -174,10 +175,23 @@ class BackwardPass {
     std::vector<std::uint32_t> left;  // inputs, that of the last recorded producer last
     // The cotangent is added before those of the producer's consumers up to this distance, which
     // are two steps of a loop. So it is the first of the sum, as in a loop that is recorded.
-    std::uint64_t ahead = 1024;
+    std::uint64_t ahead = least_ahead;
     Outputs cache = {};
   };
-  static bool is_long_concat(const Entry& entry) { return entry.op == &op_concat && entry.input_count > 32; }
+  // Few concats wait at a time, since each keeps its cotangent.
+  static constexpr std::size_t most_concats = 4;
+  // Returns true for a concat of values that were computed one after the other up to here, by many
+  // operations.
+  bool is_long_loop(Entry& entry) const {
+    if (entry.op != &op_concat || entry.input_count <= 32 || concats_.size() == most_concats) return false;
+    std::uint64_t first = entry.sequence, last = 0;
+    for (const Slot& producer : entry.producers()) {
+      if (!producer.entry) continue;
+      first = std::min(first, producer.entry->sequence);
+      last = std::max(last, producer.entry->sequence);
+    }
+    return last > first + least_ahead && entry.sequence < last + least_ahead;
+  }
 
   void begin_concat(Waiting::Place& place) {
     LongConcat concat{place.entry, place.kept, std::move(place.cotangents), place.entry->input_abstracts(), {}};

@@ -277,6 +277,18 @@ TEST(BufferReuse, NotIfTheOperationThrows) {
   });
   EXPECT_THAT(of_lvalue, testing::HasSubstr("vmap"));
   EXPECT_EQ(error([&](const Tensor& a) { return a * 2. + escaped; }), of_lvalue);
+  // A handler inside gets its inputs back.
+  struct AnswersErrors : Handler {
+    Outputs handle(Call& call) override {
+      try {
+        return perform(std::move(call));
+      } catch (const TransformError&) {
+        return {call.input(0) * 10.};
+      }
+    }
+  } answers;
+  const auto f = [&](const Tensor& a) { return with(answers, [&] { return a * 2. + escaped; }); };
+  EXPECT_THAT(vmap(f)(x), Equals(full({2, 3}, 20.)));
 }
 
 TEST(BufferReuse, NotThroughAHandlerThatKeepsTheCallOrItsInputs) {

@@ -123,6 +123,23 @@ TEST(GradOfLongConcatOrder, FewCotangentsWait) {
   EXPECT_LE(most, 1026u);
 }
 
+// Concats of values that were computed long before add to the sums of those at once.
+TEST(GradOfLongConcatOrder, ManyConcatsOfEarlyValuesTakeLittleMemory) {
+  const auto f = [](const Tensor& a) {
+    std::vector<Tensor> parts;
+    for (int k = 0; k < 40; ++k) parts.push_back(a(k) * 2.);
+    Tensor total = sum(parts[0]);
+    for (int i = 0; i < 300; ++i) total = total + sum(stack(parts) * 3.);
+    return total;
+  };
+  const Tensor a = ones({40, 1000}, float64);
+  const std::size_t before = memory_stats().live_bytes;
+  reset_peak_memory();
+  const Tensor slope = grad(f)(a);
+  EXPECT_LT(memory_stats().peak_bytes - before, 8u << 20);  // a stack has 320 KB
+  EXPECT_THAT(slope(39), IsNear(full({1000}, 1800., float64), 0));
+}
+
 // A row's cotangent is the first of the sum, as in a recorded loop, so the bits are equal.
 TEST(GradOfLongConcatOrder, IsThatOfARecordedLoop) {
   const auto step = [](const Tensor& h, const Tensor& row) {

@@ -310,6 +310,38 @@ TEST(PathsThrown, TransientErrorIsNotLost) {
   EXPECT_EQ(lost_faults(vmap(branched), xs), 0);
 }
 
+// An error of all lanes counts, also if the operation that threw had an operand of its own, whose
+// memory its result would have taken. Else the next error would reach other lanes.
+TEST(PathsThrown, ByOperationsOnTheirOwnOperands) {
+  Tensor escaped;
+  vmap([&](const Tensor& x) { return escaped = sin(x); })(ones({2, 3}, float64));
+  // After a checkpoint, lanes that part run again from the start.
+  const auto id = checkpoint([](const Tensor& x) { return x * 1.; });
+  const auto f = [&](const Tensor& given) {
+    const Tensor x = id(given);
+    Tensor sole = x * 2., y = x;
+    if (x(0) > 0) y = y + 1.;
+    try {
+      y = std::move(sole) + escaped;
+    } catch (const TransformError&) {
+      y = y + 10.;
+    }
+    if (x(1) > 0) y = y + 100.;
+    try {
+      y = y + take(tensor({1000., 2000.}, float64), astype(x(2), int32), 0);
+    } catch (const IndexError&) {
+      y = y + 5000.;
+    }
+    return y(2);
+  };
+  const Tensor xs = tensor(
+      {{1., 1., 0.}, {1., 1., 5.}, {1., -1., 1.}, {1., -1., 7.}, {1., -1., 0.}, {-1., 1., 0.}, {-1., 1., 9.}}, float64);
+  EXPECT_THAT(vmap(f)(xs), Equals(lane_by_lane(f, xs)));
+  // The same below a handler that takes the operands.
+  const auto inner = [&](const Tensor& a) { return vmap(f)(a); };
+  EXPECT_THAT(jvp(inner, xs, xs).first, Equals(lane_by_lane(f, xs)));
+}
+
 // ---- costs --------------------------------------------------------------------------------------
 
 TEST(PathsThrown, FewThrowingLanesAreFoundByFewOperations) {
