@@ -164,7 +164,6 @@ class BackwardPass {
     if (consume_ && !kept.unique()) entry.clear();
   }
 
-  static constexpr std::uint64_t least_ahead = 1024;
   // A concat of many inputs, such as the rows of a long loop. The cotangent of an input is computed
   // when it is soon to be processed, so that few cotangents wait, and those are in the cache.
   struct LongConcat {
@@ -175,7 +174,7 @@ class BackwardPass {
     std::vector<std::uint32_t> left;  // inputs, that of the last recorded producer last
     // The cotangent is added before those of the producer's consumers up to this distance, which
     // are two steps of a loop. So it is the first of the sum, as in a loop that is recorded.
-    std::uint64_t ahead = least_ahead;
+    std::uint64_t ahead = 64;
     Outputs cache = {};
   };
   // Few concats wait at a time, since each keeps its cotangent.
@@ -190,7 +189,8 @@ class BackwardPass {
       first = std::min(first, producer.entry->sequence);
       last = std::max(last, producer.entry->sequence);
     }
-    return last > first + least_ahead && entry.sequence < last + least_ahead;
+    constexpr std::uint64_t many = 1024;
+    return last > first + many && entry.sequence < last + many;
   }
 
   void begin_concat(Waiting::Place& place) {
