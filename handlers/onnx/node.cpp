@@ -155,6 +155,11 @@ std::vector<T> elements_of(const OnnxValue& value, const Tensor& x, Dtype dtype)
   return astype(x, dtype).to_vector<T>();
 }
 
+double only(const std::vector<double>& all, std::size_t i) {
+  if (all.size() != 1) fail<ShapeError>("input {} should be one number, and has {} elements", i, all.size());
+  return all[0];
+}
+
 }  // namespace
 
 std::vector<Index> NodeCall::integers(std::size_t i) const {
@@ -179,11 +184,8 @@ std::vector<double> NodeCall::fixed_numbers(std::size_t i) const {
   return elements_of<double>(value(i), stop_gradient((*this)(i)), float64);
 }
 
-double NodeCall::fixed_number(std::size_t i) const {
-  const std::vector<double> all = fixed_numbers(i);
-  if (all.size() != 1) fail<ShapeError>("input {} should be one number, and has {} elements", i, all.size());
-  return all[0];
-}
+double NodeCall::number(std::size_t i) const { return only(numbers(i), i); }
+double NodeCall::fixed_number(std::size_t i) const { return only(fixed_numbers(i), i); }
 
 const OnnxAttribute* NodeCall::attribute(std::string_view name) const {
   const auto find = [](const std::vector<OnnxAttribute>& all, std::string_view wanted) {

@@ -139,9 +139,9 @@ class NodeCall {
   std::vector<Index> integers(std::size_t i) const;
   Index integer(std::size_t i) const;
   std::vector<double> numbers(std::size_t i) const;
+  double number(std::size_t i) const;
   /// The same for an input that ONNX declares not differentiable: a constant for derivatives.
   std::vector<double> fixed_numbers(std::size_t i) const;
-  /// The only element of such an input.
   double fixed_number(std::size_t i) const;
 
   // ---- attributes -------------------------------------------------------------------------------

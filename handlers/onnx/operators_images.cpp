@@ -68,8 +68,10 @@ struct BoxSamples {
     double extent = end - begin;
     if (!whole) extent = std::max(extent, 1.);
     const double bin = extent / static_cast<double>(bins);
-    if (!(std::abs(bin) <= 100'000)) fail<ShapeError>("a box from {} to {} is too large", begin, end);
-    each = ratio > 0 ? ratio : static_cast<Index>(std::ceil(bin));
+    const double samples = ratio > 0 ? static_cast<double>(ratio) : std::ceil(bin);
+    if (!std::isfinite(bin) || std::abs(samples) > 100'000)
+      fail<ShapeError>("a box from {} to {} is too large", begin, end);
+    each = static_cast<Index>(samples);
     check_host_numbers({bins, std::max<Index>(each, 1)});
     const double last = static_cast<double>(length - 1);
     for (Index p = 0; p < bins; ++p)

@@ -180,7 +180,7 @@ Tensor constant_of_shape(const NodeCall& n) {
 Tensor range(const NodeCall& n) {
   const Dtype dtype = n(0).dtype();
   if (is_integer(dtype)) return arange(n.integer(0), n.integer(1), n.integer(2), dtype);
-  const double start = n.fixed_number(0), limit = n.fixed_number(1), delta = n.fixed_number(2);
+  const double start = n.number(0), limit = n.number(1), delta = n.number(2);
   const double count = std::ceil((limit - start) / delta);
   if (!(count < 1e15)) fail<ShapeError>("a range from {} to {} in steps of {} is too long", start, limit, delta);
   return astype(start + delta * arange(0, static_cast<Index>(std::max(count, 0.)), 1, float64), dtype);

@@ -70,8 +70,10 @@ Neighbours neighbours(const NodeCall& n, const ResizedAxis& axis, const std::str
   const double squeeze = n.integer("antialias", 0) != 0 ? std::min(axis.scale, 1.) : 1,
                a = n.number("cubic_coeff_a", -0.75);
   const double half = is_cubic ? 2 : 1;
-  if (!(squeeze > 1e-5)) fail<ShapeError>("an axis of {} elements cannot be resized to {}", axis.from, axis.to);
-  const Index first = static_cast<Index>(std::floor(-half / squeeze)) + 1;
+  const double reach = half / squeeze;
+  if (!is_nearest && !(reach <= 50'000))
+    fail<ShapeError>("an axis of {} elements cannot be resized to {}", axis.from, axis.to);
+  const Index first = is_nearest ? 0 : static_cast<Index>(std::floor(-reach)) + 1;
   Neighbours all;
   all.each = is_nearest ? 1 : static_cast<std::size_t>(2 - 2 * first);
   check_host_numbers({axis.to, static_cast<Index>(all.each)});
