@@ -107,8 +107,8 @@ struct FreeList {
 struct Pool {
   enum class State : std::uint8_t { fresh, open, closed };
   State state = State::fresh;
-  std::uint32_t workspace_lines = 0;
-  void* workspace = nullptr;
+  std::uint32_t workspace_lines = 0;  // the size of `workspace` in cache lines
+  void* workspace = nullptr;          // thread_workspace's memory
   FreeList lists[small_classes];
   // The bytes that this thread has allocated, less those that it has freed, since its last report
   // to the counts of the process, and the maximum of that difference. Only this thread writes them,

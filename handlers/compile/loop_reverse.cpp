@@ -71,18 +71,23 @@ struct Reverse {
   }
 };
 
+// Returns an instruction by which a variable passes through stop_gradient.
+Program::Instruction stop_gradient_of(Program& program, int variable) {
+  const Program::Variable it = program.variable(variable);
+  Program::Instruction stop{&op_stop_gradient};
+  stop.inputs.push_back(variable);
+  stop.outputs.push_back(program.add_variable(it.shape, it.dtype, it.device));
+  return stop;
+}
+
 // Changes a body, whose still values begin at input number `still`, in two ways. Outputs without
 // cotangents pass through stop_gradient. Still values become outputs too: the cotangent of such an
 // output is the sum so far, to which the step adds as a tape does.
 void prepare_body(Program& body, std::size_t still, const Mask& of, const Mask& by) {
   for (std::size_t i = 0; i < of.size(); ++i) {
-    const Program::Variable it = body.variable(body.outputs[i]);
-    if (of[i] || !is_inexact(it.dtype)) continue;
-    Program::Instruction stop{&op_stop_gradient};
-    stop.inputs.push_back(body.outputs[i]);
-    body.outputs[i] = body.add_variable(it.shape, it.dtype, it.device);
-    stop.outputs.push_back(body.outputs[i]);
-    body.instructions.push_back(std::move(stop));
+    if (of[i] || !is_float_in(body, body.outputs[i])) continue;
+    body.instructions.push_back(stop_gradient_of(body, body.outputs[i]));
+    body.outputs[i] = body.instructions.back().outputs[0];
   }
   for (std::size_t i = still; i < by.size(); ++i)
     if (by[i]) body.outputs.push_back(body.inputs[i]);
@@ -97,14 +102,11 @@ int add_zeros(Program& program, const Program::Variable like) {
 }
 
 // Lets an input pass through stop_gradient before anything reads it.
-void stop_gradient_of(Program& program, int input) {
-  const Program::Variable it = program.variable(input);
-  Program::Instruction stop{&op_stop_gradient};
-  stop.outputs.push_back(program.add_variable(it.shape, it.dtype, it.device));
+void make_constant(Program& program, int input) {
+  Program::Instruction stop = stop_gradient_of(program, input);
   for (Program::Instruction& step : program.instructions)
     std::replace(step.inputs.begin(), step.inputs.end(), input, stop.outputs[0]);
   std::replace(program.outputs.begin(), program.outputs.end(), input, stop.outputs[0]);
-  stop.inputs.push_back(input);
   program.instructions.insert(program.instructions.begin(), std::move(stop));
 }
 
@@ -223,7 +225,7 @@ class ReverseMaker {
     // which solve reads beside the matrix, is a constant for the backward loop's derivative.
     const PerVariable<bool> varies = reach_derivatives(parts_.first, parts_.first.inputs, Direction::forward);
     for (std::size_t k = 0; k < stacked_.size(); ++k)
-      if (is_float_in(parts_.first, stacked_[k]) && !varies[stacked_[k]]) stop_gradient_of(body, stacks_[k]);
+      if (is_float_in(parts_.first, stacked_[k]) && !varies[stacked_[k]]) make_constant(body, stacks_[k]);
     const auto backward = loop_over(loop_, std::move(body), states, rows);
     backward->reverse = !loop_.reverse;
     made_.backward = backward;

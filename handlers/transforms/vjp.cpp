@@ -206,12 +206,12 @@ class BackwardPass {
   }
   // Adds the cotangents of long concats to those entries that come next.
   void continue_concats() {
-    for (std::size_t k = 0; k < concats_.size(); ++k) {
-      while (!concats_[k].left.empty() && is_next(concats_[k])) concat_step(concats_[k]);
-      if (!concats_[k].left.empty()) continue;
-      free_values(*concats_[k].entry, concats_[k].kept);
-      concats_.erase(concats_.begin() + static_cast<std::ptrdiff_t>(k--));
-    }
+    for (LongConcat& concat : concats_)
+      while (!concat.left.empty() && is_next(concat)) concat_step(concat);
+    std::erase_if(concats_, [&](const LongConcat& concat) {
+      if (concat.left.empty()) free_values(*concat.entry, concat.kept);
+      return concat.left.empty();
+    });
   }
   bool is_next(const LongConcat& concat) {
     const Entry& producer = *concat.entry->producers()[concat.left.back()].entry;

@@ -1,6 +1,8 @@
 // Helpers for tests of machine code in compiled functions.
 #pragma once
 
+#include <cstdlib>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -15,6 +17,12 @@ template <class F, class... Xs>
 auto replayed(const F& compiled, const Xs&... xs) {
   compiled(xs...);
   return compiled(xs...);
+}
+
+/// STAVE_NATIVE of the environment; empty: it is not set.
+inline std::string_view native_setting() {
+  const char* const setting = std::getenv("STAVE_NATIVE");
+  return setting ? setting : "";
 }
 
 /// Returns true if this build has machine code for this machine: a test that needs it is skipped

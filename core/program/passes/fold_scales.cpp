@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <limits>
 #include <optional>
-#include <utility>
 
 #include <stave/core/ops/create.h>
 #include <stave/core/ops/dtypes.h>
@@ -50,12 +48,6 @@ std::optional<std::vector<double>> elements_along(const Tensor& x, int axis) {
   const Tensor row(NodePtr(new Node(node.dtype, node.device, Shape{x.shape()[along]}, Strides{x.strides()[along]},
                                     node.storage, node.offset)));
   return astype(row, float64).to_vector<double>();
-}
-
-/// The least normal number and the greatest number of float32 or float64.
-std::pair<double, double> limits(Dtype dtype) {
-  if (dtype == float64) return {std::numeric_limits<double>::min(), std::numeric_limits<double>::max()};
-  return {std::numeric_limits<float>::min(), std::numeric_limits<float>::max()};
 }
 
 bool has_repetitions(const Tensor& x) {
@@ -116,12 +108,13 @@ class ScaledChain {
     } else {
       for (Index axis = 0; axis + 1 < weights.rank(); ++axis) others.push_back(axis);
     }
-    const Tensor exact = astype(weights, float64) * scale;
+    const Tensor given = astype(weights, float64), exact = given * scale;
     if (exact.size() == 0) return weights;
     const auto largest = [&](const Tensor& x) { return max(abs(x), Axes(others), keepdims); };
-    const Tensor most = largest(exact), were = largest(astype(weights, float64));
-    const auto [least_normal, greatest] = limits(weights.dtype());
-    const Tensor holds = (most >= least_normal && most <= greatest) || (isfinite(scale) && (were == 0 || scale == 0));
+    const Tensor most = largest(exact);
+    const FloatInfo limits = finfo(weights.dtype());
+    const Tensor holds = (most >= limits.smallest_normal && most <= limits.max) ||
+                         (isfinite(scale) && (largest(given) == 0 || scale == 0));
     if (!all(holds).item<bool>()) return std::nullopt;
     return astype(exact, weights.dtype());
   }

@@ -1,7 +1,4 @@
 // Whole programs under vmap as native code for lanes: they have the bits of the kernels.
-#include <cstdlib>
-#include <string_view>
-
 #include <gmock/gmock.h>
 
 #include <fmt/format.h>
@@ -23,8 +20,7 @@ using stave_test::tensors_of;
 NATIVE_FIXTURE(NativeLanePrograms);
 
 bool has_lanes() {
-  const char* const setting = std::getenv("STAVE_NATIVE");
-  if (setting && std::string_view(setting) == "0") return false;
+  if (stave_test::native_setting() == "0") return false;
   std::string reason;
   return LaneCode::compile(Lowered{}, {}, &reason) != nullptr;
 }

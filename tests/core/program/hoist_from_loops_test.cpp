@@ -5,6 +5,7 @@
 #include <stave/core/program/loop.h>
 #include <stave/stave.h>
 
+#include "machine_code.h"
 #include "matchers.h"
 #include "programs.h"
 
@@ -183,8 +184,7 @@ TEST(HoistFromLoops, KeepsFunctionsOfFewRows) {
 }
 
 TEST(HoistFromLoops, RequiredMachineCodeKeepsFunctionsOfManyRows) {
-  if (const char* const setting = std::getenv("STAVE_NATIVE"); setting && *setting == '0')
-    GTEST_SKIP() << "STAVE_NATIVE=0 forbids machine code";
+  if (native_setting().starts_with('0')) GTEST_SKIP() << "STAVE_NATIVE=0 forbids machine code";
   const auto step = [](const Tensor& h, const Tensor& x) {
     const Tensor next = 0.5 * h + tanh(x);
     return Pair(next, next);

@@ -270,8 +270,7 @@ TEST(MachineCodeDeathTest, ExplanationsSayWhatIsMachineCode) {
   const testing::ExitedWithCode succeeds(0);
   EXPECT_EXIT(explain(wave, Native::required, tensor(1.)), succeeds, is("machine code of an operation"));
   EXPECT_EXIT(explain(loop_of_waves, Native::automatic, tensor(1.)), succeeds, is("machine code of an operation"));
-  const char* const setting = std::getenv("STAVE_NATIVE");
-  if (setting && std::string(setting) == "check") return;  // whether or not it pays
+  if (native_setting() == "check") return;  // whether or not it pays
   EXPECT_EXIT(explain([](const Tensor& x) { return matmul(x, x) * x; }, Native::automatic, ones({3, 3})), succeeds,
               is("machine code of 2 operations pays after [0-9]+ calls, and is made then"));
 }

@@ -264,12 +264,7 @@ TEST(BufferReuse, NotIfTheOperationThrows) {
   Tensor escaped;
   vmap([&](const Tensor& a) { return escaped = a; })(x);
   const auto error = [&](const std::function<Tensor(const Tensor&)>& f) {
-    try {
-      vmap(f)(x);
-    } catch (const TransformError& thrown) {
-      return std::string(thrown.what());
-    }
-    return std::string("none");
+    return message_of<TransformError>([&] { vmap(f)(x); });
   };
   const std::string of_lvalue = error([&](const Tensor& a) {
     const Tensor b = a * 2.;

@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string_view>
-
 #include <stave/core/tensor/storage_watcher.h>
 #include <stave/stave.h>
+
+#include "machine_code.h"
 
 using namespace stave;
 
@@ -211,8 +210,7 @@ TEST(CompileDonation, ADecodingStepAllocatesNothing) {
   }
   // In one step machine code is made, and in the next one it runs with an arena of its own. With
   // STAVE_NATIVE=check, kernels run beside it.
-  const char* const setting = std::getenv("STAVE_NATIVE");
-  if (!setting || std::string_view(setting) != "check") {
+  if (stave_test::native_setting() != "check") {
     EXPECT_THAT(allocating, ::testing::SizeIs(::testing::Le(2u)));
     EXPECT_THAT(allocating, ::testing::Each(::testing::Lt(context - 100)));
   }

@@ -43,16 +43,6 @@ void expect_close(const NamedTensors& found, const NamedTensors& expected, doubl
   }
 }
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 // ---- values -------------------------------------------------------------------------------------
 
 class OnnxModels : public testing::TestWithParam<const char*> {};
@@ -218,43 +208,45 @@ TEST(Onnx, AModelDescribesItself) {
 
 TEST(Onnx, MemoryHasNoExternalData) {
   const std::string bytes = bytes_of(data + "mlp_external.onnx");
-  EXPECT_THAT(error_of([&] { read_onnx(bytes); }), HasSubstr("was not read from a file: use load_onnx"));
+  EXPECT_THAT(message_of<Error>([&] { read_onnx(bytes); }), HasSubstr("was not read from a file: use load_onnx"));
   const Folder folder;
-  EXPECT_THAT(error_of([&] { load_onnx(with_bytes(folder / "m.onnx", bytes)); }), HasSubstr("mlp_external.weights"));
+  EXPECT_THAT(message_of<Error>([&] { load_onnx(with_bytes(folder / "m.onnx", bytes)); }),
+              HasSubstr("mlp_external.weights"));
   std::string outside = bytes;
   outside.replace(outside.find("mlp_external.weights"), 20, "../p_external.weight");
-  EXPECT_THAT(error_of([&] { load_onnx(with_bytes(folder / "m.onnx", outside)); }),
+  EXPECT_THAT(message_of<Error>([&] { load_onnx(with_bytes(folder / "m.onnx", outside)); }),
               HasSubstr("lies in the file '../p_external.weight', which is not below the folder of the model"));
 }
 
 TEST(Onnx, InputsAreChecked) {
   const Example e("heads");
-  EXPECT_THAT(error_of([&] { e.model({}); }), HasSubstr("onnx: the input x: float32[batch,steps,6] is missing"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] { e.model({}); }),
+              HasSubstr("onnx: the input x: float32[batch,steps,6] is missing"));
+  EXPECT_THAT(message_of<Error>([&] {
                 e.model({{"x", e.x()}, {"z", e.x()}});
               }),
               HasSubstr("onnx: the model has no input 'z': it takes x: float32[batch,steps,6]"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 e.model({{"x", zeros({2, 6})}});
               }),
               HasSubstr("onnx: the input 'x' is float32[2,6]: the model declares x: float32[batch,steps,6]"));
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 e.model({{"x", zeros({2, 4, 6}, float64)}});
               }),
               HasSubstr("onnx: the input 'x' is float64[2,4,6]"));
   NamedTensors weights = e.model.weights();
   weights.at("wq") = zeros({6, 5});
-  EXPECT_THAT(error_of([&] { e.model(weights, e.inputs); }),
+  EXPECT_THAT(message_of<Error>([&] { e.model(weights, e.inputs); }),
               HasSubstr("onnx: the weight 'wq' has the shape [6,5] and should have [6,6]"));
   weights.erase("wq");
-  EXPECT_THAT(error_of([&] { e.model(weights, e.inputs); }), HasSubstr("onnx: the weight 'wq' is missing"));
+  EXPECT_THAT(message_of<Error>([&] { e.model(weights, e.inputs); }), HasSubstr("onnx: the weight 'wq' is missing"));
 }
 
 // A byte of the operator's name is changed, or the version of the opset.
 TEST(Onnx, UnsupportedModelsAreRefusedByName) {
   const auto with = [](std::string bytes, const std::string& from, const std::string& to) {
     bytes.replace(bytes.find(from), from.size(), to);
-    return error_of([&] { read_onnx(bytes); });
+    return message_of<Error>([&] { read_onnx(bytes); });
   };
   const std::string mlp = bytes_of(data + "mlp.onnx");
   EXPECT_THAT(with(mlp, "Tanh", "Tanz"),
@@ -263,8 +255,8 @@ TEST(Onnx, UnsupportedModelsAreRefusedByName) {
   EXPECT_THAT(with(mlp, std::string("\x0a\x00\x10\x15", 4), std::string("\x0a\x00\x10\x7f", 4)),
               HasSubstr("node 'activation' (Tanh, opset 127): opsets are supported up to 28"));
   EXPECT_THAT(with(mlp, "hidden", "hiddem"), HasSubstr("reads the value 'hidden', which no input"));
-  EXPECT_THAT(error_of([] { read_onnx("not a model"); }), HasSubstr("read_onnx: "));
-  EXPECT_THAT(error_of([] { read_onnx(""); }), HasSubstr("read_onnx: there is no graph"));
+  EXPECT_THAT(message_of<Error>([] { read_onnx("not a model"); }), HasSubstr("read_onnx: "));
+  EXPECT_THAT(message_of<Error>([] { read_onnx(""); }), HasSubstr("read_onnx: there is no graph"));
 }
 
 // Weights of four and eight bits become numbers in DequantizeLinear, and nowhere else.
@@ -277,7 +269,7 @@ TEST(Onnx, OnlyDequantizeLinearTakesNarrowTypes) {
   const std::string h_of("\x0a\x01x\x0a\x01\x61", 6);
   ASSERT_NE(bytes.find(h_of), bytes.npos);
   bytes.replace(bytes.find(h_of), 6, std::string("\x0a\x02w4\x0a\x00", 6));  // h = MatMul (w4, )
-  EXPECT_THAT(error_of([&] { read_onnx(bytes); }),
+  EXPECT_THAT(message_of<Error>([&] { read_onnx(bytes); }),
               HasSubstr("(MatMul, opset 21) reads 'w4' of type INT4, which only DequantizeLinear takes"));
 }
 
@@ -291,7 +283,7 @@ TEST(Onnx, MatMulNBitsIsAProductWithQuantizedWeights) {
   const std::string bits("bits\x18\x08", 6);
   ASSERT_NE(bytes.find(bits), bytes.npos);
   bytes[bytes.find(bits) + 5] = 2;
-  EXPECT_THAT(error_of([&] { read_onnx(bytes)(e.inputs); }),
+  EXPECT_THAT(message_of<Error>([&] { read_onnx(bytes)(e.inputs); }),
               HasSubstr("(com.microsoft.MatMulNBits, opset 1): weights have 4 or 8 bits, not 2"));
 }
 
@@ -301,7 +293,7 @@ TEST(Onnx, ErrorsNameTheNode) {
   const std::string declared("\x0a\x01x\x12\x0a\x0a\x08\x08\x01\x12\x04\x0a\x02\x08\x03", 15);
   ASSERT_NE(bytes.find(declared), bytes.npos);
   bytes[bytes.find(declared) + 14] = 2;
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of<Error>([&] {
                 read_onnx(bytes)({{"x", ones({2})}});
               }),
               HasSubstr("(Loop, opset 21): node 'half' (Mul, opset 21): multiply: shapes [2] and [3]"));

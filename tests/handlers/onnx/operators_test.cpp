@@ -32,12 +32,7 @@ std::string model_of(std::string_view op, const std::vector<Tensor>& inputs, con
 }
 Tensor result_of(const std::string& model) { return read_onnx(model)(NamedTensors()).begin()->second; }
 std::string error_of(const std::string& model) {
-  try {
-    result_of(model);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_of<Error>([&] { result_of(model); });
 }
 
 Tensor one(double x) { return tensor(x, float32); }

@@ -32,12 +32,7 @@ std::vector<Tensor> results(const Program& program, const std::vector<Tensor>& i
   return all;
 }
 std::string error_of(const Program& program) {
-  try {
-    written(program);
-  } catch (const TransformError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_of<TransformError>([&] { written(program); });
 }
 
 TEST(WriteOnnx, AFunctionAndItsGradient) {
