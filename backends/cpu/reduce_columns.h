@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stave/backends/cpu/reduce_plan.h>
+#include <stave/backends/cpu/scratch.h>
 
 namespace stave_cpu::reducing {
 
@@ -31,9 +32,12 @@ class Columns {
         split_(kept_.count(), folded_.count() * chunks_, elements_) {
     // If there are many short rows that follow each other in memory, several are treated as one
     // long row. At the end, the columns of the long row that belong to one output are added.
-    if (rows_.length * width_ >= 2048 && dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 &&
-        rows_.step[0] == width_)
-      while (2 * joined_ * width_ <= most_joined && 2 * joined_ <= rows_.length) joined_ *= 2;
+    if (dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 && rows_.step[0] == width_ &&
+        rows_.length * width_ >= 256) {
+      // Kernels add eight rows at a time.
+      const Index most = std::min(most_joined, rows_.length * width_ / 8);
+      while (!is_fast(joined_ * width_) && 2 * joined_ * width_ <= most) joined_ *= 2;
+    }
   }
 
   void run() const { run_split(split_, elements_, most_bytes(), *this, *this); }
@@ -64,6 +68,8 @@ class Columns {
   }
 
  private:
+  /// Returns true if rows of n elements fill several vectors.
+  static constexpr bool is_fast(Index n) { return n >= 64 && n % 16 == 0; }
   static Axes with_inner(const Plan& plan) {
     Axes axes = plan.kept;
     axes.push_back(plan.inner);
@@ -115,50 +121,24 @@ class Columns {
   void fold_joined(Reader& reader, const TileWalk& kept, Index first, Index last,
                    const Accumulators& accumulators) const {
     const Index n = kept.columns(), wide = n * joined_;
-    const auto room =
-        std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(plan_.accumulator_bytes() * wide));
+    const Scratch<char> room = scratch<char>(static_cast<std::size_t>(plan_.accumulator_bytes() * wide));
     const Accumulators joined(plan_, wide, room.get());
+    accumulators.start(n);
     joined.start(wide);
     for_pieces(reader, kept, first, last, std::max<Index>(8, read_elements / wide / 8 * 8) * joined_,
                [&](Index rows, Index) {
-                 for (std::size_t k = 0; k < plan_.folds.size(); ++k)
-                   add_joined(plan_.folds[k], reader.array(k), rows, n, joined[k]);
+                 const Index whole = rows / joined_, rest = rows % joined_;
+                 for (std::size_t k = 0; k < plan_.folds.size(); ++k) {
+                   const Fold& fold = plan_.folds[k];
+                   fold.kernels.columns(reader.array(k), whole, wide, wide, joined[k]);
+                   fold.kernels.columns(reader.array(k) + whole * wide * fold.size, rest, n, n, accumulators[k]);
+                 }
                });
-    for (std::size_t k = 0; k < plan_.folds.size(); ++k)
-      fold_columns(plan_.folds[k].kernels, joined[k], wide, n, accumulators[k]);
-  }
-  void add_joined(const Fold& fold, const char* in, Index rows, Index n, char* joined) const {
-    const Reduction& kernels = fold.kernels;
-    const Index wide = n * joined_, whole = rows / joined_, rest = rows % joined_ * n;
-    kernels.columns(in, whole, wide, wide, joined);
-    if (rest == 0) return;
-    // The remaining rows, fewer than joined_, are padded with neutral elements to a long row.
-    alignas(64) char part[most_joined * 16], padded[most_joined * 16];
-    kernels.start(part, rest);
-    kernels.columns(in + whole * wide * fold.size, 1, rest, rest, part);
-    kernels.start(padded, wide);
-    const Index bytes = kernels.plane_bytes;
-    for (Index p = 0; p < kernels.planes; ++p)
-      std::copy_n(part + p * rest * bytes, rest * bytes, padded + p * wide * bytes);
-    kernels.merge(joined, padded, wide);
-  }
-  /// Adds the second half of the columns to the first half, and repeats this until n columns are
-  /// left.
-  static void fold_columns(const Reduction& kernels, char* joined, Index wide, Index n, char* accumulator) {
-    for (; wide > n; wide /= 2) {
-      alignas(64) char halves[2][most_joined / 2 * 16];
-      slice(kernels, joined, wide, 0, wide / 2, halves[0]);
-      slice(kernels, joined, wide, wide / 2, wide / 2, halves[1]);
-      kernels.merge(halves[0], halves[1], wide / 2);
-      std::copy_n(halves[0], wide / 2 * Plan::bytes_of(kernels), joined);
+    for (std::size_t k = 0; k < plan_.folds.size(); ++k) {
+      const Reduction& kernels = plan_.folds[k].kernels;
+      for (Index width = wide; width > n; width /= 2) kernels.halve(joined[k], width);
+      kernels.merge(accumulators[k], joined[k], n);
     }
-    std::copy_n(joined, n * Plan::bytes_of(kernels), accumulator);
-  }
-  /// Copies columns [first, first + n) of an accumulator with `wide` columns.
-  static void slice(const Reduction& kernels, const char* accumulator, Index wide, Index first, Index n, char* to) {
-    const Index bytes = kernels.plane_bytes;
-    for (Index p = 0; p < kernels.planes; ++p)
-      std::copy_n(accumulator + (p * wide + first) * bytes, n * bytes, to + p * n * bytes);
   }
 
   void finish(const TileWalk& kept, char* accumulator) const {

@@ -41,6 +41,9 @@ struct Reduction {
   void (*columns)(const void* in, Index rows, Index stride, Index n, void* accumulator);
   /// Merges another accumulator into this one: accumulator[c] += other[c].
   void (*merge)(void* accumulator, const void* other, Index n);
+  /// Merges the second half of n columns, which are an even number, into the first half, so that
+  /// the accumulator has n / 2 columns.
+  void (*halve)(void* accumulator, Index n);
   /// Writes the results of n columns to `out`, as elements of the dtype.
   void (*finish)(const void* accumulator, Index n, void* out);
 };

@@ -209,8 +209,13 @@ struct Plain {
       for (int r = 0; r < rows; ++r) sum = C::both(sum, load_as<T, A>(x + r * stride + c));
       sum.store(sums + c);
     }
-    for (; c < n; ++c)
-      for (int r = 0; r < rows; ++r) sums[c] = C::both(sums[c], static_cast<A>(x[r * stride + c]));
+    for (; c < n; ++c) {
+      A column[rows];
+      for (int r = 0; r < rows; ++r) column[r] = static_cast<A>(x[r * stride + c]);
+      for (int half = rows / 2; half > 0; half /= 2)
+        for (int r = 0; r < half; ++r) column[r] = C::both(column[r], column[r + half]);
+      sums[c] = C::both(sums[c], column[0]);
+    }
   }
   STAVE_OUTLINE static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {
     const T* x = static_cast<const T*>(in);
@@ -224,6 +229,7 @@ struct Plain {
     A* sums = static_cast<A*>(accumulator);
     for (Index c = 0; c < n; ++c) sums[c] = C::both(sums[c], static_cast<const A*>(other)[c]);
   }
+  static void halve(void* accumulator, Index n) { merge(accumulator, static_cast<A*>(accumulator) + n / 2, n / 2); }
   static void finish(const void* accumulator, Index n, void* out) {
     for (Index c = 0; c < n; ++c) static_cast<T*>(out)[c] = static_cast<T>(static_cast<const A*>(accumulator)[c]);
   }
@@ -234,9 +240,18 @@ struct Plain {
 struct Compensated {
   using V = Vec<double>;
 
-  static STAVE_INLINE V tree(const double* x, Index stride) {
-    V pairs[4];
-    for (int i = 0; i < 4; ++i) pairs[i] = V::load(x + 2 * i * stride) + V::load(x + (2 * i + 1) * stride);
+  /// Reads a vector or, if X is double, one element.
+  template <class X = V>
+  static STAVE_INLINE X at(const double* x) {
+    if constexpr (std::is_same_v<X, V>) return V::load(x);
+    else return *x;
+  }
+  static STAVE_INLINE void put(double* x, V value) { value.store(x); }
+  static STAVE_INLINE void put(double* x, double value) { *x = value; }
+  template <class X = V>
+  static STAVE_INLINE X tree(const double* x, Index stride) {
+    X pairs[4];
+    for (int i = 0; i < 4; ++i) pairs[i] = at<X>(x + 2 * i * stride) + at<X>(x + (2 * i + 1) * stride);
     return (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
   }
 
@@ -276,12 +291,14 @@ struct Compensated {
     double *sums = static_cast<double*>(accumulator), *lost = sums + n;
     Index whole = n - n % V::lanes;
     Index r = 0;
-    for (; r + 8 <= rows; r += 8)
+    for (; r + 8 <= rows; r += 8) {
       for (Index c = 0; c < whole; c += V::lanes) add_at(sums + c, lost + c, tree(x + r * stride + c, stride));
-    for (; r < rows; ++r)
+      for (Index c = whole; c < n; ++c) add_exactly(sums[c], lost[c], tree<double>(x + r * stride + c, stride));
+    }
+    for (; r < rows; ++r) {
       for (Index c = 0; c < whole; c += V::lanes) add_at(sums + c, lost + c, V::load(x + r * stride + c));
-    for (Index row = 0; row < rows; ++row)
-      for (Index c = whole; c < n; ++c) add_exactly(sums[c], lost[c], x[row * stride + c]);
+      for (Index c = whole; c < n; ++c) add_exactly(sums[c], lost[c], x[r * stride + c]);
+    }
   }
 
   static void merge(void* accumulator, const void* other, Index n) {
@@ -291,6 +308,22 @@ struct Compensated {
       add_exactly(sums[c], lost[c], more[c]);
       lost[c] += more[n + c];
     }
+  }
+  /// Halves columns c and those after it in a vector or, if X is double, column c. The errors move
+  /// to where their sums were.
+  template <class X>
+  static STAVE_INLINE void halve_at(double* sums, Index n, Index c) {
+    const Index half = n / 2;
+    X sum = at<X>(sums + c), lost = at<X>(sums + n + c) + at<X>(sums + n + half + c);
+    add_exactly(sum, lost, at<X>(sums + half + c));
+    put(sums + c, sum);
+    put(sums + half + c, lost);
+  }
+  static void halve(void* accumulator, Index n) {
+    double* sums = static_cast<double*>(accumulator);
+    Index c = 0;
+    for (; c + V::lanes <= n / 2; c += V::lanes) halve_at<V>(sums, n, c);
+    for (; c < n / 2; ++c) halve_at<double>(sums, n, c);
   }
   static void finish(const void* accumulator, Index n, void* out) {
     const double *sums = static_cast<const double*>(accumulator), *lost = sums + n;
@@ -339,7 +372,7 @@ struct Widened : Plain<C, float, A> {
 
 template <class R>
 Reduction reduction(int planes, std::size_t plane_bytes) {
-  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::finish};
+  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::halve, R::finish};
 }
 /// Sets the kernels for elements of T with accumulators of A.
 template <class C, class T, class A>
