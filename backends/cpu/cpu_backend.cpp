@@ -112,6 +112,7 @@ void run_other(const Op& op, const Attributes* attributes, std::span<const View>
       return run_arg_reduce(table.arg_reduce[op.id][dtype], as<stave::ReduceAttributes>(attributes).axes, in[0], out);
     case OpId::softmax:
     case OpId::log_softmax:
+    case OpId::logsumexp:
       return in_floats({in[0]}, out, [&](const View(&x)[1], const View& y) {
         run_softmax(table.softmax[op.id][static_cast<int>(y.dtype)], as<stave::AxisAttributes>(attributes).axis, x[0],
                     y);

@@ -33,7 +33,7 @@ class Columns {
     // If there are many short rows that follow each other in memory, several are treated as one
     // long row. At the end, the columns of the long row that belong to one output are added.
     if (dense_ && kept_.count() == length_of(plan.kept) && width_ <= 64 && rows_.step[0] == width_ &&
-        rows_.length * width_ >= 256) {
+        rows_.length * width_ >= 1024) {
       // Kernels add eight rows at a time.
       const Index most = std::min(most_joined, rows_.length * width_ / 8);
       while (!is_fast(joined_ * width_) && 2 * joined_ * width_ <= most) joined_ *= 2;

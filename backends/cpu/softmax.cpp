@@ -1,12 +1,13 @@
-// softmax and log_softmax over a strided input. The input is read from memory once if the elements
-// along the softmax axis fit into a cache.
+// softmax, log_softmax and logsumexp over a strided input. The input is read from memory once if
+// the elements along the softmax axis fit into a cache.
 //
 // If the softmax axis is the innermost one, the kernel computes whole rows. Otherwise it computes
 // many adjacent columns together. An input that the kernels cannot read in place is first copied to
 // the result, and computed there. Very short rows are transposed in a buffer and computed as
 // columns. Long rows are read twice, piece by piece: once for the sums and once for the results.
 // The division of a row into parts, and the order in which the parts are merged, depend on the
-// shape alone, so results do not depend on the number of threads.
+// shape alone, so results do not depend on the number of threads. A row of logsumexp has one
+// result, so what needs a copy of the input is read piece by piece.
 #include <stave/backends/cpu/softmax.h>
 
 #include <algorithm>
@@ -36,20 +37,21 @@ constexpr Index least_part = Index{1} << 15, most_parts = 64;
 class SoftmaxLoop {
  public:
   SoftmaxLoop(const Softmax& softmax, std::size_t axis, const View& in, const View& out)
-      : softmax_(softmax), size_(static_cast<Index>(stave::size_of(out.dtype))), length_(out.shape[axis]),
-        in_step_(in.strides[axis] * size_), out_step_(out.strides[axis] * size_), in_(static_cast<char*>(in.data)),
-        out_(static_cast<char*>(out.data)) {
+      : softmax_(softmax), size_(static_cast<Index>(stave::size_of(out.dtype))), length_(in.shape[axis]),
+        results_(out.shape[axis]), in_step_(in.strides[axis] * size_), out_step_(out.strides[axis] * size_),
+        in_(static_cast<char*>(in.data)), out_(static_cast<char*>(out.data)) {
     const stave::Strides in_strides = without(in.strides, axis), out_strides = without(out.strides, axis);
     const Index *strides[] = {in_strides.data(), out_strides.data()}, sizes[] = {size_, size_};
     kept_ = merged_axes(without(out.shape, axis), strides, sizes);
-    if (!kept_.empty() && kept_.back().step[1] == size_) beside_ = std::min(kept_.back().length, most_beside);
+    side_by_side_ = !kept_.empty() && neighbour_distance(softmax.reduces ? 0 : 1) == size_;
+    if (side_by_side_) beside_ = std::min(kept_.back().length, most_beside);
   }
 
   void run() const {
-    const bool side_by_side = !kept_.empty() && kept_.back().step[1] == size_;
-    if (side_by_side && (kept_.back().length > most_beside || length_ <= short_row)) return run_columns();
-    if (side_by_side || length_ * size_ > tile_bytes) return run_pieces();
+    if (side_by_side_ && (kept_.back().length > most_beside || length_ <= short_row)) return run_columns();
+    if (side_by_side_ || length_ * size_ > tile_bytes) return run_pieces();
     if (length_ <= short_row && !kept_.empty()) return run_short_rows();
+    if (softmax_.reduces && in_step_ != size_) return run_pieces();
     run_rows();
   }
 
@@ -110,7 +112,7 @@ class SoftmaxLoop {
       const Index n = walk.columns();
       copy_tile(columns, n * size_, size_, in_ + walk.offset(0), in_step_, neighbour_distance(0), length_, n, size_);
       softmax_.columns(columns, n, length_, n, columns, n);
-      copy_tile(out_ + walk.offset(1), neighbour_distance(1), size_, columns, size_, n * size_, n, length_, size_);
+      copy_tile(out_ + walk.offset(1), neighbour_distance(1), size_, columns, size_, n * size_, n, results_, size_);
     });
   }
 
@@ -152,7 +154,7 @@ class SoftmaxLoop {
     });
   }
 
-  bool dense() const { return beside_ == 1 && in_step_ == size_ && out_step_ == size_; }
+  bool dense() const { return beside_ == 1 && in_step_ == size_ && (softmax_.reduces || out_step_ == size_); }
 
   /// Copies elements [first, last) of a tile's rows into a buffer, block by block, and calls
   /// f(rows, distance of the rows, first element, number of elements) for each block.
@@ -176,6 +178,11 @@ class SoftmaxLoop {
   }
   void finish(const TileWalk& tile, Index first, Index last, const Totals& totals) const {
     char* out = out_ + tile.offset(1);
+    if (softmax_.reduces) {
+      for (Index c = 0; first == 0 && c < beside_; ++c)
+        softmax_.finish(nullptr, 0, &totals[static_cast<std::size_t>(c)], out + c * neighbour_distance(1));
+      return;
+    }
     if (dense())
       return softmax_.finish(in_ + tile.offset(0) + first * size_, last - first, &totals[0], out + first * size_);
     for_blocks(tile, first, last, [&](char* rows, Index distance, Index i, Index n) {
@@ -186,12 +193,13 @@ class SoftmaxLoop {
   }
 
   const Softmax& softmax_;
-  Index size_, length_;
-  Index in_step_, out_step_;  // Steps along the softmax axis, in bytes.
+  Index size_, length_, results_;  // A row has `length_` elements and `results_` results.
+  Index in_step_, out_step_;       // Steps along the softmax axis, in bytes.
   const char* in_;
   char* out_;
   Axes kept_;
-  Index beside_ = 1;  // the number of adjacent columns that run_pieces computes together, as rows
+  bool side_by_side_;  // Rows are columns of memory, next to each other.
+  Index beside_ = 1;   // the number of adjacent columns that run_pieces computes together, as rows
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// softmax, log_softmax and their gradients on the CPU.
+// softmax, log_softmax, logsumexp and gradients on the CPU.
 #pragma once
 
 #include <stave/backends/cpu/kernels/kernels.h>
@@ -6,7 +6,8 @@
 
 namespace stave_cpu {
 
-/// Runs softmax or log_softmax along `axis`. `out` has `in`'s shape.
+/// Runs softmax, log_softmax or logsumexp along `axis`. `out` has `in`'s shape, but for logsumexp
+/// its axis has length 1.
 void run_softmax(const Softmax& softmax, int axis, const stave::View& in, const stave::View& out);
 
 /// Runs softmax_gradient or log_softmax_gradient along the last axis, in float32 or float64.

@@ -89,7 +89,7 @@ class Table {
         STAVE_DRIVER(run_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
     set({OpId::argmax, OpId::argmin},
         STAVE_DRIVER(run_arg_reduce(launch, op, as<stave::ReduceAttributes>(attributes).axes, in[0], out)));
-    set({OpId::softmax, OpId::log_softmax},
+    set({OpId::softmax, OpId::log_softmax, OpId::logsumexp},
         STAVE_DRIVER(run_softmax(launch, op, as<stave::AxisAttributes>(attributes).axis, in[0], out)));
     set({OpId::cumulative_sum, OpId::cumulative_prod, OpId::cummax, OpId::cummin, OpId::linear_recurrence},
         STAVE_DRIVER(run_scan(launch, op, as<stave::ScanAttributes>(attributes), in, out)));

@@ -1,4 +1,4 @@
-// The host function that launches softmax and log_softmax.
+// The host function that launches softmax, log_softmax and logsumexp.
 #pragma once
 
 #include <stave/backends/cuda/launch.h>
@@ -7,8 +7,8 @@
 
 namespace stave_cuda {
 
-/// Computes softmax or log_softmax along `axis`. `out` has the shape of `in`, and
-/// `axis` has at least one element.
+/// Computes softmax, log_softmax or logsumexp along `axis`, which has at least one element. `out`
+/// has the shape of `in`, but for logsumexp its axis has length 1.
 void run_softmax(const Launch& launch, stave::OpId op, int axis, const stave::View& in, const stave::View& out);
 
 }  // namespace stave_cuda

@@ -55,10 +55,10 @@ unsigned bits_for(Index n, unsigned most) {
 
 }  // namespace
 
-bool reads_lines(const View& in, const View& out) {
-  if (out.shape.empty()) return true;
-  const Index step = in.strides[innermost(out)];
-  return out.shape[innermost(out)] == 1 || (-1 <= step && step <= 1);
+bool reads_lines(const View& in) {
+  if (in.shape.empty()) return true;
+  const Index step = in.strides[innermost(in)];
+  return in.shape[innermost(in)] == 1 || (-1 <= step && step <= 1);
 }
 
 SoftmaxPlan::SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& out)
@@ -67,11 +67,12 @@ SoftmaxPlan::SoftmaxPlan(stave::OpId op, int axis, const View& in, const View& o
   args_.in = in.data;
   args_.out = out.data;
   args_.row_count = rows_.elements();
-  args_.length = out.shape[along];
+  args_.length = in.shape[along];
   args_.in_step = in.strides[along];
   args_.out_step = out.strides[along];
-  args_.logarithm = op == stave::OpId::log_softmax;
-  args_.columns = innermost(out) != along;
+  args_.reduces = op == stave::OpId::logsumexp;
+  args_.logarithm = args_.reduces || op == stave::OpId::log_softmax;
+  args_.columns = innermost(in) != along;
   // A tile in shared memory holds elements in the type of the arithmetic.
   const auto kept = std::max(sizeof(float), stave::size_of(out.dtype));
   choose_lanes(softmax_tile_bytes / static_cast<Index>(kept) / block_threads);

@@ -1,4 +1,4 @@
-// The plan of softmax.
+// The plan of softmax, log_softmax and logsumexp.
 //
 // A row is the set of elements that one sum covers. `lanes` threads of a block share a row, each
 // with every lanes-th element, and several rows share a block. If the axis is the innermost one of
@@ -35,6 +35,7 @@ struct SoftmaxArgs {
   bool columns;
   bool resident;
   bool logarithm;
+  bool reduces;  // true for logsumexp: a row has one result
 
   STAVE_BOTH unsigned lanes() const { return 1u << lane_bits; }
   STAVE_BOTH Index tasks() const { return tiles * parts; }
@@ -70,8 +71,7 @@ class SoftmaxPlan {
   IndexPlan<2> rows_;
 };
 
-/// Returns true if threads that write neighbouring elements of `out` read neighbouring elements of
-/// `in`, or the same element.
-bool reads_lines(const View& in, const View& out);
+/// Returns true if neighbouring threads read neighbouring elements of `in`, or the same element.
+bool reads_lines(const View& in);
 
 }  // namespace stave_cuda

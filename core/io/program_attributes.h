@@ -101,7 +101,7 @@ inline constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max(
   X(sum, ReduceAttributes, 1, 1) X(prod, ReduceAttributes, 1, 1) X(max, ReduceAttributes, 1, 1)                \
   X(min, ReduceAttributes, 1, 1) X(all, ReduceAttributes, 1, 1) X(any, ReduceAttributes, 1, 1)                 \
   X(argmax, ReduceAttributes, 1, 1) X(argmin, ReduceAttributes, 1, 1)                                          \
-  X(softmax, AxisAttributes, 1, 1) X(log_softmax, AxisAttributes, 1, 1)                                        \
+  X(softmax, AxisAttributes, 1, 1) X(log_softmax, AxisAttributes, 1, 1) X(logsumexp, AxisAttributes, 1, 1)     \
   X(softmax_gradient, NoAttributes, 2, 2) X(log_softmax_gradient, NoAttributes, 2, 2)                          \
   X(cumulative_sum, ScanAttributes, 1, 1) X(cumulative_prod, ScanAttributes, 1, 1)                             \
   X(cummax, ScanAttributes, 1, 1) X(cummin, ScanAttributes, 1, 1) X(linear_recurrence, ScanAttributes, 2, 2)   \

@@ -73,7 +73,8 @@ namespace stave {
   /* elementwise */ X(where)                                                                      \
   /* special */ STAVE_SPECIAL_OPS(X)                                                              \
   /* reduce */ X(sum) X(prod) X(max) X(min) X(all) X(any) X(argmax) X(argmin)                     \
-  /* softmax */ X(softmax) X(log_softmax) X(softmax_gradient) X(log_softmax_gradient)             \
+  /* softmax */ X(softmax) X(log_softmax) X(logsumexp) X(softmax_gradient)                        \
+                X(log_softmax_gradient)                                                           \
   /* scan */ X(cumulative_sum) X(cumulative_prod) X(cummax) X(cummin) X(linear_recurrence)        \
   /* sort */ X(sort) X(argsort) X(argtopk)                                                        \
   /* layout */ X(reshape) X(permute_dims) X(broadcast_to) X(slice) X(pad) X(concat)               \

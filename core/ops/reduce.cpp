@@ -298,22 +298,17 @@ Tensor with_one_axis(const Tensor& x, const Shape& reduced, int& axis) {
 
 }  // namespace
 
-// x_k - log_softmax(x)_k is the result for every k, and its derivatives are those of log_softmax.
-// The largest x_k is chosen because it keeps the digits of a sum of exponentials near 1.
-// If the largest x is infinite, the result is that x and has its derivative.
 Tensor logsumexp(const Tensor& x, const Axes& axes, KeepDims keep) {
-  const auto of_floats = [&](const Tensor& values) {
+  const auto compute = [&] {
     const Shape reduced = axes.normalize(x.rank(), "logsumexp");
+    const Tensor values = floating(x);
     if (reduced_count(x.shape(), reduced) == 0) return log(sum(values, reduced, keep));
     int axis = 0;
-    const Tensor terms = with_one_axis(values, reduced, axis), place = argmax(terms, axis, keepdims);
-    const Tensor largest = max(terms, axis, keepdims), infinite = isinf(largest), finite = where(infinite, 0, terms);
-    const auto winner = [&](const Tensor& of) { return take_along_axis(of, place, axis); };
-    const Tensor result = where(infinite, largest, winner(finite) - winner(log_softmax(finite, axis)));
+    const Tensor terms = with_one_axis(values, reduced, axis);
+    const Tensor result = apply(op_logsumexp, {terms}, make_intrusive<AxisAttributes>(axis));
     return reshape(result, reduced_shape(x.shape(), reduced, keep.value));
   };
-  return named(
-      "logsumexp", [&] { return in_floats(of_floats, x); }, x);
+  return named("logsumexp", compute, x);
 }
 
 namespace {

@@ -1,4 +1,5 @@
-// Softmax and its logarithm are operations of their own, so that a backend reads the input once.
+// Softmax, its logarithm and logsumexp are operations of their own, so that a backend reads the
+// input once.
 // The gradients of both are operations too, on the CPU and along the last axis. The gradient of
 // log_softmax also serves cross_entropy.
 //
@@ -11,6 +12,8 @@
 //
 // If no element is dominant, 1 - p is at least 1/2 for every element, and nothing cancels.
 #include <stave/core/ops/softmax.h>
+
+#include <limits>
 
 #include <stave/core/op/op.h>
 #include <stave/core/ops/element_sets.h>
@@ -217,6 +220,46 @@ constinit const Op op_log_softmax{
         },
     .vjp = vjp_log_softmax,
     .batch = batch_in_front,
+};
+
+namespace {
+
+void infer_logsumexp(const Call& call, SmallVector<Abstract, 1>& outputs) {
+  infer_softmax(call, outputs);
+  Index& length = outputs[0].shape[static_cast<std::size_t>(call.as<AxisAttributes>().axis)];
+  if (length == 0) fail<ShapeError>("logsumexp: the axis has no elements");
+  length = 1;
+}
+
+// Returns the derivatives of logsumexp by the elements of x, which are softmax(x). If the largest
+// element is infinite, they are those of the maximum: equal largest elements share the weight.
+Tensor weights_of(const Tensor& x, int axis) {
+  const Tensor largest = max(stop_gradient(x), axis, keepdims), infinite = isinf(largest);
+  const Tensor smaller = logical_and(infinite, x != largest);
+  return softmax(wide(where(smaller, -std::numeric_limits<double>::infinity(), where(infinite, 0, x))), axis);
+}
+
+}  // namespace
+
+constinit const Op op_logsumexp{
+    .id = OpId::logsumexp,
+    .name = "logsumexp",
+    .infer = infer_logsumexp,
+    .reads = {0b1},
+    .jvp = [](const JvpContext& c) -> Outputs {
+      const int axis = c.as<AxisAttributes>().axis;
+      const Tensor weights = weights_of(c.in(0), axis);
+      return narrow(sum_along(scale(weights, wide(c.tangents[0])), axis), c.in(0).dtype());
+    },
+    .vjp =
+        [](const VjpContext& c, int) {
+          const Tensor weights = weights_of(c.in(0), c.as<AxisAttributes>().axis);
+          return narrow(scale(wide(c.ct()), weights), c.in(0).dtype());
+        },
+    .batch = batch_in_front,
+    .depends = [](const DependsContext& c) { return depends_along(c, Shape(c.as<AxisAttributes>().axis)); },
+    .flops = [](const Attributes*, std::span<const Shape> inputs,
+                const Shape&) { return static_cast<std::uint64_t>(inputs[0].elements()); },
 };
 
 namespace {

@@ -186,8 +186,7 @@ std::optional<int> reduce(LaneBuilder& b, const Op& op, int x, const Shape& shap
   AttributesPtr attributes = make_intrusive<ReduceAttributes>(of_one, keepdims);
   if (has_order) {
     const ReductionOrder order(shape, strides, std::vector<std::size_t>(axes.begin(), axes.end()));
-    // A vector of the kernels has up to eight doubles.
-    if (!order.is_the_same_everywhere(shape, 8)) return {};
+    if (!order.is_that_of_kernels(shape)) return {};
     const IntrusivePtr<LaneReduction> reduction(new LaneReduction);
     reduction->axes = of_one;
     reduction->shape = shape;

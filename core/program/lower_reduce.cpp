@@ -137,8 +137,7 @@ Array lower_reduction(Lowering& l, const Op& op, const Shape& given, const Strid
     return l.compute(shape, dtype, [&](Positions at) {
       std::vector<int> elements;
       for (const PositionList& reduced : positions) elements.push_back(element(of.place(at, reduced)));
-      return reduce_in_order(l, op.id, elements, order, of.place(at, PositionList(of.reduced.size())),
-                             l.vector_bytes());
+      return reduce_in_order(l, op.id, elements, order, l.vector_bytes());
     });
   }
   const LoweredSum sum{l, dtype};
@@ -169,10 +168,7 @@ Array lower_reduction_of_lane(Lowering& l, const Op& op, const Array& x, const L
   return l.compute(shape, x.dtype, [&](Positions at) {
     std::vector<int> elements;
     for (const PositionList& place : positions) elements.push_back(l.element(x, of.place(at, place)));
-    PositionList in_all = of.place(at, PositionList(of.reduced.size()));
-    in_all.push_back(Position(0));
-    std::rotate(in_all.begin() + of_all.lane_axis, in_all.end() - 1, in_all.end());
-    return reduce_in_order(l, op.id, elements, order, in_all, l.vector_bytes());
+    return reduce_in_order(l, op.id, elements, order, l.vector_bytes());
   });
 }
 
@@ -254,8 +250,25 @@ std::size_t axis_of(const LoweringContext& c) { return static_cast<std::size_t>(
 
 Arrays softmax(const LoweringContext& c) { return {softmax_of(c.l, c.in(0), axis_of(c))}; }
 
-// x - max - log1p(the sum of exp(x - max) without its largest term, which is 1). The difference
-// x - max is computed in the dtype of x, and everything else in float64.
+// log(the sum of exp(terms)) along the axis, in float64, for terms whose maximum is 0: log1p(the
+// sum without its largest term, which is 1).
+Array log_sum_along(Lowering& l, const Shape& shape, std::size_t axis, FunctionRef<int(Positions)> term) {
+  const LoweredSum sum{l, float64};
+  return l.compute(
+      keepdims_shape(shape, axis), float64,
+      [&](Positions at) {
+        std::vector<int> state = sum.start();
+        sum.step(state, l.number(-1, float64));
+        l.fold({shape[axis]}, state, [&](Positions along, std::span<int> now) {
+          sum.step(now, l.add(ScalarOp::exp, term(with(at, axis, along[0]))));
+        });
+        return l.add(ScalarOp::log1p, sum.finish(state));
+      },
+      4 * shape[axis]);
+}
+
+// x - max - log(the sum of exp(x - max)). The difference x - max is computed in the dtype of x, and
+// everything else in float64.
 Arrays log_softmax(const LoweringContext& c) {
   Lowering& l = c.l;
   const Array& x = c.in(0);
@@ -264,20 +277,28 @@ Arrays log_softmax(const LoweringContext& c) {
   const auto off = [&](Positions at) {
     return l.convert(l.add(ScalarOp::subtract, l.element(x, at), l.element(largest, in_row(at, axis))), float64);
   };
-  const LoweredSum sum{l, float64};
-  const Array logarithm = l.compute(
-      keepdims_shape(x.shape, axis), float64,
-      [&](Positions at) {
-        std::vector<int> state = sum.start();
-        sum.step(state, l.number(-1, float64));
-        l.fold({x.shape[axis]}, state, [&](Positions along, std::span<int> now) {
-          sum.step(now, l.add(ScalarOp::exp, off(with(at, axis, along[0]))));
-        });
-        return l.add(ScalarOp::log1p, sum.finish(state));
-      },
-      4 * x.shape[axis]);
+  const Array logarithm = log_sum_along(l, x.shape, axis, off);
   return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
     return l.convert(l.add(ScalarOp::subtract, off(at), l.element(logarithm, in_row(at, axis))), c.dtype());
+  })};
+}
+
+// max + log(the sum of exp(x - max)), where x - max is 0 for elements that equal an infinite max.
+Arrays logsumexp(const LoweringContext& c) {
+  Lowering& l = c.l;
+  const Array& x = c.in(0);
+  const std::size_t axis = axis_of(c);
+  const Array largest = max_along(l, x, axis);
+  const auto off = [&](Positions at) {
+    const int value = l.element(x, at), most = l.element(largest, in_row(at, axis));
+    const int wins = l.add(ScalarOp::equal, value, most);
+    const int difference = l.add(ScalarOp::subtract, value, most);
+    return l.convert(l.add(ScalarOp::select, wins, l.number(0, x.dtype), difference), float64);
+  };
+  const Array logarithm = log_sum_along(l, x.shape, axis, off);
+  return {l.compute(c.shape(), c.dtype(), [&](Positions at) {
+    return l.convert(l.add(ScalarOp::add, l.convert(l.element(largest, at), float64), l.element(logarithm, at)),
+                     c.dtype());
   })};
 }
 
@@ -411,6 +432,7 @@ LoweringRule lowering_of_reduction(OpId id) {
     case OpId::argmin: return arg_reduce;
     case OpId::softmax: return softmax;
     case OpId::log_softmax: return log_softmax;
+    case OpId::logsumexp: return logsumexp;
     case OpId::softmax_gradient: return softmax_gradient;
     case OpId::log_softmax_gradient: return log_softmax_gradient;
     case OpId::layer_norm: return layer_norm;

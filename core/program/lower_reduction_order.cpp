@@ -39,15 +39,8 @@ ReductionOrder::ReductionOrder(const Shape& shape, const Strides& strides, std::
   const Axis& inner = axes_.back();
   std::size_t first = 0, first_other = 0;
   const Index length = merged(axes_.size() - 1, first);
-  const auto set_columns = [&](std::size_t from, std::size_t end) {
-    for (std::size_t i = from; i < end; ++i) {
-      columns_.push_back(axes_[i]);
-      column_count_ *= axes_[i].length;
-    }
-  };
   if (inner.is_kept) {  // The reduction combines columns (reduce_columns.h).
     in_vectors_ = false;
-    set_columns(first, axes_.size());
     for (std::size_t i = first; i-- > 0;)
       if (!axes_[i].is_kept) {
         row_ = merged(i, first_other);
@@ -63,7 +56,6 @@ ReductionOrder::ReductionOrder(const Shape& shape, const Strides& strides, std::
   const Index kept = merged(first - 1, first_other);
   if (kept < 4 || axes_[first - 1].result_step != 1) return;
   in_vectors_ = false;  // short rows are transposed
-  set_columns(first_other, first);
 }
 
 Index ReductionOrder::merged(std::size_t last, std::size_t& first) const {
@@ -95,16 +87,11 @@ std::vector<PositionList> ReductionOrder::positions() const {
   return all;
 }
 
-bool ReductionOrder::adds_eight(Positions at, Index lanes) const {
-  Index column = 0;
-  for (const Axis& axis : columns_) column = column * axis.length + at[axis.number].number;
-  return column < column_count_ - column_count_ % lanes;
-}
-
-bool ReductionOrder::is_the_same_everywhere(const Shape& shape, Index lanes) const {
+bool ReductionOrder::is_that_of_kernels(const Shape& shape) const {
   // If an array has at least this many elements, kernels may divide its reduction into parts.
   constexpr Index split_from = Index{1} << 17;
-  constexpr Index joined_from = 2048, most_joined = 64, short_rows_at_once = 512;
+  // Many short rows are joined.
+  constexpr Index joined_from = 1024, most_joined = 64;
   Index groups = 0, reduced = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i)
     if (!axes_[i].is_kept) {
@@ -115,11 +102,7 @@ bool ReductionOrder::is_the_same_everywhere(const Shape& shape, Index lanes) con
   if (axes_.empty() || in_vectors_) return true;
   std::size_t first = 0;
   const Index width = merged(axes_.size() - 1, first);
-  const bool keeps_columns = axes_.back().is_kept;
-  if (keeps_columns && row_ * width >= joined_from && width <= most_joined) return false;
-  // If rows have eight or more elements, columns beyond the last whole vector are reduced in
-  // another order.
-  return row_ < 8 || (column_count_ % lanes == 0 && (keeps_columns || column_count_ <= short_rows_at_once));
+  return !(axes_.back().is_kept && row_ * width >= joined_from && width <= most_joined);
 }
 
 // ---- the kernels of one row and of columns (backends/cpu/kernels/reduce.cpp) --------------------
@@ -189,7 +172,7 @@ void sum_row(const LoweredSum& sum, std::span<const int> x, std::span<int> state
 
 }  // namespace
 
-int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const ReductionOrder& order, Positions at,
+int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const ReductionOrder& order,
                     Index vector_bytes) {
   const Dtype dtype = l.builder().dtype(elements[0]);
   const std::size_t row = order.row_length();
@@ -213,8 +196,7 @@ int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const R
       sum_row(sum, x, state, static_cast<std::size_t>(lanes));
       continue;
     }
-    if (order.adds_eight(at, lanes))
-      for (; x.size() >= 8; x = x.subspan(8)) sum.step(state, sum_of_eight(l, x.first(8)));
+    for (; x.size() >= 8; x = x.subspan(8)) sum.step(state, sum_of_eight(l, x.first(8)));
     for (const int value : x) sum.step(state, value);
   }
   return sum.finish(state);

@@ -9,7 +9,7 @@
 namespace stave_detail {
 
 /// The order of a reduction that one thread computes at once: that of all arrays of at most 64
-/// elements, and of many larger ones (is_the_same_everywhere).
+/// elements, and of many larger ones (is_that_of_kernels).
 /// The axes are sorted by their strides. If the innermost one is reduced, each of its rows is
 /// reduced on its own, in vectors, or short rows one element after the other. If it is kept, rows
 /// are combined element by element.
@@ -25,13 +25,9 @@ class ReductionOrder {
   /// True if the elements of a row are combined in vectors, and false if they are combined with the
   /// running result one after the other.
   bool combines_in_vectors() const noexcept { return in_vectors_; }
-  /// True if, with vectors of `lanes` numbers, a sum of float64 adds eight elements at a time to
-  /// the output at this position, which is given along all axes.
-  bool adds_eight(Positions at, Index lanes) const;
-  /// Returns true if kernels reduce an array of this shape in this order, and in the same way for
-  /// all kept positions. The array may have more than 64 elements, but at most 64 are reduced to
-  /// one. `lanes` is that of adds_eight.
-  bool is_the_same_everywhere(const Shape& shape, Index lanes) const;
+  /// Returns true if kernels reduce an array of this shape in this order. The array may have more
+  /// than 64 elements, but at most 64 are reduced to one.
+  bool is_that_of_kernels(const Shape& shape) const;
 
  private:
   struct Axis {
@@ -50,14 +46,11 @@ class ReductionOrder {
   std::vector<Axis> axes_;  // without axes of length 1, sorted from the largest stride
   Index row_ = 1;
   bool in_vectors_ = true;
-  std::vector<Axis> columns_;  // the axes whose positions are columns, from the outermost one
-  Index column_count_ = 1;
 };
 
 /// Reduces floats by sum, prod, max or min, as kernels with vectors of `vector_bytes` bytes do. The
-/// elements are those at ReductionOrder::positions(), in that order; `at` is the position of the
-/// output, given along all axes.
-int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const ReductionOrder& order, Positions at,
+/// elements are those at ReductionOrder::positions(), in that order.
+int reduce_in_order(Lowering& l, OpId op, std::span<const int> elements, const ReductionOrder& order,
                     Index vector_bytes);
 
 }  // namespace stave_detail

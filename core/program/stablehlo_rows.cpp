@@ -18,14 +18,30 @@ HloValue softmax_of(HloBuilder& b, const HloValue& given, std::size_t axis) {
 
 HloValues softmax(const HloContext& c) { return {c.b.convert(softmax_of(c.b, c.in(), axis_of(c)), c.dtype())}; }
 
-// x - max - log1p(the sum of exp(x - max) without its largest term, which is 1).
+// log(the sum of exp(terms)) along the axis, for terms whose maximum is 0: log1p(the sum without
+// its largest term, which is 1).
+HloValue log_sum_along(HloBuilder& b, const HloValue& terms, std::size_t axis) {
+  const HloValue total = b.sum_along(b.unary("exponential", terms), axis);
+  return b.unary("log_plus_one", b.subtract(total, b.full_like(total, 1)));
+}
+
+// x - max - log(the sum of exp(x - max)).
 HloValues log_softmax(const HloContext& c) {
   HloBuilder& b = c.b;
   const std::size_t axis = axis_of(c);
   const HloValue off = b.convert(b.over("subtract", c.in(), b.max_along(c.in(), axis)), b.accumulator(c.dtype()));
-  const HloValue total = b.sum_along(b.unary("exponential", off), axis);
-  const HloValue logarithm = b.unary("log_plus_one", b.subtract(total, b.full_like(total, 1)));
-  return {b.convert(b.over("subtract", off, logarithm), c.dtype())};
+  return {b.convert(b.over("subtract", off, log_sum_along(b, off, axis)), c.dtype())};
+}
+
+// max + log(the sum of exp(x - max)), where x - max is 0 for elements that equal an infinite max.
+HloValues logsumexp(const HloContext& c) {
+  HloBuilder& b = c.b;
+  const std::size_t axis = axis_of(c);
+  const HloValue max = b.max_along(c.in(), axis), off = b.over("subtract", c.in(), max);
+  const HloValue wins = b.compare("EQ", c.in(), b.broadcast(max, c.in().shape));
+  const HloValue terms = b.convert(b.select(wins, b.full_like(off, 0), off), b.accumulator(c.dtype()));
+  const HloValue logarithm = log_sum_along(b, terms, axis);
+  return {b.convert(b.add(b.convert(max, logarithm.dtype), logarithm), c.dtype())};
 }
 
 // y (e - sum(y e)) along the last axis, where e is ct minus the ct of the element with y > 1/2, if
@@ -105,6 +121,7 @@ HloRule hlo_rule_of_rows(OpId id) {
   switch (id) {
     case OpId::softmax: return softmax;
     case OpId::log_softmax: return log_softmax;
+    case OpId::logsumexp: return logsumexp;
     case OpId::softmax_gradient: return softmax_gradient;
     case OpId::log_softmax_gradient: return log_softmax_gradient;
     case OpId::layer_norm: return layer_norm;

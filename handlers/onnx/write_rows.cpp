@@ -85,6 +85,9 @@ struct RowRules {
     const char* const op = c.id() == OpId::softmax ? "Softmax" : "LogSoftmax";
     return {c.b.cast(c.b.emit(op, {x}, x.dtype, x.shape, {onnx_attribute("axis", axis)}), c.dtype())};
   }
+  static OnnxOuts logsumexp(C c) {
+    return {c.b.cast(c.b.reduce("ReduceLogSumExp", wide(c), {Index{c.as<AxisAttributes>().axis}}, true), c.dtype())};
+  }
   static OnnxOuts softmax_gradient(C c) {
     const OnnxOut y = wide(c, 0), ct = wide(c, 1);
     return {c.b.cast(scale(c.b, y, ct - sum(c.b, scale(c.b, y, ct), y.last_axis())), c.dtype())};
@@ -138,6 +141,7 @@ OnnxRule onnx_rule_of_rows(OpId id) {
     case OpId::cumulative_sum: return RowRules::cumulative_sum;
     case OpId::softmax:
     case OpId::log_softmax: return RowRules::softmax;
+    case OpId::logsumexp: return RowRules::logsumexp;
     case OpId::softmax_gradient: return RowRules::softmax_gradient;
     case OpId::log_softmax_gradient: return RowRules::log_softmax_gradient;
     case OpId::layer_norm: return RowRules::layer_norm;

@@ -1,4 +1,4 @@
-// softmax and log_softmax, on every backend.
+// softmax, log_softmax and logsumexp, on every backend.
 #include "conformance.h"
 
 namespace {
@@ -22,6 +22,15 @@ std::vector<W> expected(const std::vector<W>& x, bool logarithm) {
   return y;
 }
 
+/// logsumexp of one row. If an element is NaN, so is the result.
+template <class W>
+W expected_sum(const std::vector<W>& x) {
+  W max = -std::numeric_limits<W>::infinity(), rest = -1;
+  for (W v : x) max = std::max(max, v);
+  for (W v : x) rest += v == max ? 1 : std::exp(v - max);
+  return max + std::log1p(rest);
+}
+
 /// Rounding occurs in x - max, which makes its exponential wrong by |x - max| / 2 ulp, in the
 /// exponential, and in the result. The logarithm for the largest element is the sum of the other
 /// elements' weights, which have the same error. A sum is off by an ulp of double.
@@ -43,6 +52,24 @@ void expect_close(T got, Wider<T> exact, bool logarithm) {
   }
 }
 
+/// The elements are rounded once more, when their largest one is added.
+template <class T>
+void expect_close_sum(T got, const std::vector<Wider<T>>& row) {
+  const Wider<T> exact = expected_sum(row);
+  if (std::isnan(exact)) {
+    ASSERT_TRUE(std::isnan(got)) << got;
+  } else if (std::isinf(exact)) {
+    ASSERT_EQ(got, static_cast<T>(exact));
+  } else {
+    const Wider<T> ulp = std::numeric_limits<T>::epsilon(), doubles = std::numeric_limits<double>::epsilon();
+    const Wider<T> logarithm = exact - *std::max_element(row.begin(), row.end());
+    ASSERT_LE(std::abs(static_cast<Wider<T>>(got) - exact),
+              ulp * std::abs(exact) + (on_cuda() ? 8 : 4) * ulp * logarithm +
+                  4 * doubles * std::min<Wider<T>>(1, logarithm) + std::numeric_limits<T>::denorm_min())
+        << got << " for " << exact;
+  }
+}
+
 template <class T>
 void check(Array<T>& x, int axis) {
   const auto along = static_cast<std::size_t>(axis);
@@ -51,12 +78,16 @@ void check(Array<T>& x, int axis) {
   const Index n = x.shape[along];
   const std::vector<T> values = x.values();
   const AxisAttributes attributes(axis);
+  Shape reduced = x.shape;
+  reduced[along] = 1;
+  const std::vector<T> sums = run<T>(OpId::logsumexp, &attributes, {x.view()}, reduced);
   for (bool logarithm : {false, true}) {
     const std::vector<T> got = run<T>(logarithm ? OpId::log_softmax : OpId::softmax, &attributes, {x.view()}, x.shape);
     for (Index row = 0; row < x.shape.elements() / n; ++row) {
       const auto place = [&](Index i) { return static_cast<std::size_t>((row / inner * n + i) * inner + row % inner); };
       std::vector<Wider<T>> elements;
       for (Index i = 0; i < n; ++i) elements.push_back(static_cast<Wider<T>>(values[place(i)]));
+      if (logarithm) expect_close_sum(sums[static_cast<std::size_t>(row)], elements);
       const std::vector<Wider<T>> exact = expected(elements, logarithm);
       for (Index i = 0; i < n; ++i) {
         expect_close(got[place(i)], exact[static_cast<std::size_t>(i)], logarithm);
@@ -113,7 +144,7 @@ void check_row(Index n, const std::function<Real(Index)>& value) {
 }
 
 // An element of -inf has the weight 0. A row of -inf only, or with a +inf or NaN, is NaN, and no
-// other row is. PyTorch and JAX do the same.
+// other row is. PyTorch and JAX do the same. logsumexp is NaN only if an element is.
 TEST_P(Softmax, InfinitiesAndNanGiveTheirLimits) {
   for (Index n : {1, 3, 40, 700, 70000}) {
     const std::vector<std::function<Real(Index)>> rows = {
@@ -193,6 +224,28 @@ TEST_P(Softmax, LogSoftmaxIsAccurateNearZero) {
   const std::vector<float> y = run<float>(OpId::log_softmax, &axis, {x.view()}, x.shape);
   EXPECT_NEAR(y[1], -2.0611536900435727e-09, 1e-15);  // PyTorch, float64
   EXPECT_NEAR(y[0], -20.000000002061153, 2e-6);
+}
+
+// log(1 + exp(-40)), which is lost if the logarithm of the rounded sum is taken.
+TEST_P(Softmax, LogsumexpKeepsSmallTerms) {
+  const Real exact = std::log1p(std::exp(Real(-40)));
+  for (Index n : {2, 40, 70000})
+    for (int axis : {0, 1}) {
+      const Shape shape = axis == 0 ? Shape{n, 9} : Shape{3, n};
+      const Index rows = shape[static_cast<std::size_t>(1 - axis)];
+      const auto value = [&](Index i) {
+        const Index at = axis == 0 ? i / rows : i % n;
+        return at == 0 ? 0. : at == n - 1 ? -40 : -1e4;
+      };
+      Array<double> x = make<double>(shape, Lay::contiguous, value);
+      Array<float> y = make<float>(shape, Lay::contiguous, [&](Index i) { return static_cast<float>(value(i)); });
+      const AxisAttributes attributes(axis);
+      const Shape reduced = axis == 0 ? Shape{1, 9} : Shape{3, 1};
+      for (double got : run<double>(OpId::logsumexp, &attributes, {x.view()}, reduced))
+        ASSERT_NEAR(got, exact, 1e-15L * exact);
+      for (float got : run<float>(OpId::logsumexp, &attributes, {y.view()}, reduced))
+        ASSERT_NEAR(got, exact, 5e-7L * exact);
+    }
 }
 
 TEST_P(Softmax, AcceptsEmptyArrays) {

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,8 @@
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "files.h"
 
 namespace {
 
@@ -29,12 +30,10 @@ const std::string columns = [] {  // the 64 pixels of a line
 
 std::string with_pixel(const std::string& pixel) { return pixel + columns.substr(columns.find(',')); }
 
-// Writes a file with this text, at a path of the current test, and returns the path.
+// Writes a file with this text and returns its path. The next call replaces it.
 std::string file_of(const std::string& text) {
-  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path = ::testing::TempDir() + test->name() + std::to_string(getpid()) + ".csv";
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
+  static const stave_test::Folder folder;
+  return stave_test::with_bytes(folder / "digits.csv", text);
 }
 
 std::string error_of(const std::string& path) {

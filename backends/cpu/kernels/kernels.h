@@ -82,16 +82,17 @@ struct SoftmaxTotal {
   double max = -__builtin_inf(), sum = 0, lost = 0;
 };
 
-/// The kernels of softmax or log_softmax for one dtype. Strides are in elements. `out` may
-/// be the input itself, with the input's strides.
+/// The kernels of softmax, log_softmax or logsumexp for one dtype. Strides are in elements. `out`
+/// may be the input itself, with the input's strides.
 struct Softmax {
+  bool reduces;  // true for logsumexp: a row has one result
   /// Computes whole rows of n elements.
   void (*rows)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
   /// Computes n adjacent whole columns of `rows` elements each; n <= softmax_columns.
   void (*columns)(const void* in, Index in_stride, Index rows, Index n, void* out, Index out_stride);
   /// Kernels for a row that is too long for a cache. `fold` adds the next n elements of the row to
   /// its total, `merge` adds the total of a later part, and `finish` computes the next n results
-  /// from the complete total.
+  /// (of logsumexp: the only one) from the complete total.
   void (*fold)(const void* in, Index n, SoftmaxTotal* total);
   void (*merge)(SoftmaxTotal* total, const SoftmaxTotal* next);
   void (*finish)(const void* in, Index n, const SoftmaxTotal* total, void* out);

@@ -210,11 +210,9 @@ struct Plain {
       sum.store(sums + c);
     }
     for (; c < n; ++c) {
-      A column[rows];
-      for (int r = 0; r < rows; ++r) column[r] = static_cast<A>(x[r * stride + c]);
-      for (int half = rows / 2; half > 0; half /= 2)
-        for (int r = 0; r < half; ++r) column[r] = C::both(column[r], column[r + half]);
-      sums[c] = C::both(sums[c], column[0]);
+      A sum = sums[c];
+      for (int r = 0; r < rows; ++r) sum = C::both(sum, static_cast<A>(x[r * stride + c]));
+      sums[c] = sum;
     }
   }
   STAVE_OUTLINE static void columns(const void* in, Index rows, Index stride, Index n, void* accumulator) {

@@ -1,4 +1,5 @@
-// Kernels of softmax and log_softmax, for rows, for adjacent columns, and for long rows in pieces.
+// Kernels of softmax, log_softmax and logsumexp, for rows, for adjacent columns, and for long rows
+// in pieces.
 //
 // Accuracy: the weights exp(x - max) are computed in the dtype. float32 is summed in double.
 // float64 sums are compensated, as in the operation `sum` (reduce.cpp). If one element has almost
@@ -7,6 +8,8 @@
 //
 // If all elements of a part of a row are -inf, 0 is subtracted instead of the maximum, so that the
 // part's sum is 0 and not NaN. If all elements of a whole row are -inf, the result is 0 / 0 = NaN.
+// In logsumexp, elements that equal the maximum have weight 1, so that the result is infinite if
+// the maximum is.
 #include <stave/backends/cpu/kernels/fill.h>
 #include <stave/backends/cpu/kernels/two_sum.h>
 #include <stave/backends/cpu/kernels/vec_math.h>
@@ -41,7 +44,7 @@ STAVE_INLINE X larger(X x, X max) {
   return select(x > max, x, max);
 }
 template <class X>
-STAVE_INLINE X subtracted_for(X max) {
+STAVE_INLINE X finite_or_zero(X max) {
   return select(max == X(-__builtin_inf()), X(0), max);
 }
 
@@ -134,7 +137,7 @@ template <class T>
 struct OfWeights {
   using V = Vec<T>;
   using WeightSums = Sums<T>;
-  static constexpr bool keeps_weights = true;
+  static constexpr bool keeps_weights = true, reduces = false;
   static constexpr bool divides = sizeof(T) == 8 || !has_fma;
   T first, second;
   static STAVE_INLINE OfWeights made_of(double first_part, double second_part) {
@@ -158,7 +161,7 @@ template <class T>
 struct OfLogarithms {
   using V = Vec<T>;
   using WeightSums = SumsForLogarithm<T>;
-  static constexpr bool keeps_weights = false;
+  static constexpr bool keeps_weights = false, reduces = false;
   T first, second;
   static STAVE_INLINE OfLogarithms made_of(double sum, double rest) {
     return {static_cast<T>(__builtin_log1p((sum - 1) + rest)), 0};
@@ -167,12 +170,33 @@ struct OfLogarithms {
   static STAVE_INLINE V value(V x, V subtracted, V log_sum, V none) { return finished(x, subtracted, log_sum, none); }
 };
 
+/// The only result of a row of logsumexp: max + log(sum).
+template <class T>
+struct OfLogSum {
+  using WeightSums = SumsForLogarithm<T>;
+  static constexpr bool keeps_weights = false, reduces = true;
+  static STAVE_INLINE T of(double max, double sum, double rest) {
+    return static_cast<T>(max + __builtin_log1p((sum - 1) + rest));
+  }
+};
+
 template <template <class> class Of, class T>
 struct Kernel {
   using F = Of<T>;
   using V = Vec<T>;
   using S = typename F::WeightSums;
   static constexpr int lanes = V::lanes;
+
+  template <class X>
+  static STAVE_INLINE X subtracted_for(X max) {
+    if constexpr (F::reduces) return max;
+    else return finite_or_zero(max);
+  }
+  static STAVE_INLINE V weight_of(V x, V subtracted) {
+    const V weight = exp(x - subtracted);
+    if constexpr (F::reduces) return select(x == subtracted, V(1), weight);
+    else return weight;
+  }
 
   // ---- rows -------------------------------------------------------------------------------------
 
@@ -203,13 +227,13 @@ struct Kernel {
     S sums;
     Index i = 0;
     for (; i + lanes <= n; i += lanes) {
-      const V weight = exp(V::load(x + i) - subtracted);
+      const V weight = weight_of(V::load(x + i), subtracted);
       __builtin_prefetch(next + i);
       if constexpr (keep) weight.store(weights + i);
       sums.add(weight);
     }
     if (i < n) {
-      rest = exp(load_rest(x + i, n - i) - subtracted);
+      rest = weight_of(load_rest(x + i, n - i), subtracted);
       sums.add(rest);
     }
     total.max = static_cast<double>(max);
@@ -224,13 +248,17 @@ struct Kernel {
       T* y = static_cast<T*>(out) + r * out_stride;
       V rest(0);
       const SoftmaxTotal total = weigh<F::keeps_weights>(x, n, x + in_stride, y, rest);
-      const F f = F::made_of(total.sum, total.lost);
-      const V subtracted(subtracted_for(static_cast<T>(total.max))), first(f.first), second(f.second);
-      const T* from = F::keeps_weights ? y : x;
-      for (Index i = 0; i < whole; i += lanes) F::finished(V::load(from + i), subtracted, first, second).store(y + i);
-      if (whole == n) continue;
-      if constexpr (!F::keeps_weights) rest = load_some<T>(x + whole, n - whole);
-      store_some(F::finished(rest, subtracted, first, second), y + whole, n - whole);
+      if constexpr (F::reduces) {
+        *y = F::of(total.max, total.sum, total.lost);
+      } else {
+        const F f = F::made_of(total.sum, total.lost);
+        const V subtracted(subtracted_for(static_cast<T>(total.max))), first(f.first), second(f.second);
+        const T* from = F::keeps_weights ? y : x;
+        for (Index i = 0; i < whole; i += lanes) F::finished(V::load(from + i), subtracted, first, second).store(y + i);
+        if (whole == n) continue;
+        if constexpr (!F::keeps_weights) rest = load_some<T>(x + whole, n - whole);
+        store_some(F::finished(rest, subtracted, first, second), y + whole, n - whole);
+      }
     }
   }
 
@@ -259,12 +287,16 @@ struct Kernel {
   static void finish(const void* in, Index n, const SoftmaxTotal* total, void* out) {
     const T* x = static_cast<const T*>(in);
     T* y = static_cast<T*>(out);
-    const F f = F::made_of(total->sum, total->lost);
-    const V subtracted(subtracted_for(static_cast<T>(total->max))), first(f.first), second(f.second);
-    const auto value = [&](V v) { return F::value(v, subtracted, first, second); };
-    Index i = 0;
-    for (; i + lanes <= n; i += lanes) value(V::load(x + i)).store(y + i);
-    if (i < n) store_some(value(load_some<T>(x + i, n - i)), y + i, n - i);
+    if constexpr (F::reduces) {
+      *y = F::of(total->max, total->sum, total->lost);
+    } else {
+      const F f = F::made_of(total->sum, total->lost);
+      const V subtracted(subtracted_for(static_cast<T>(total->max))), first(f.first), second(f.second);
+      const auto value = [&](V v) { return F::value(v, subtracted, first, second); };
+      Index i = 0;
+      for (; i + lanes <= n; i += lanes) value(V::load(x + i)).store(y + i);
+      if (i < n) store_some(value(load_some<T>(x + i, n - i)), y + i, n - i);
+    }
   }
 
   // ---- columns ----------------------------------------------------------------------------------
@@ -330,7 +362,7 @@ struct Kernel {
         const V subtracted = subtracted_for(V::load(totals.max + c));
         auto sums = S::load(totals.sums + c, totals.losts + c);
         for (int k = 0; k < group; ++k) {
-          const V weight = exp(load(x + (r + k) * stride + c) - subtracted);
+          const V weight = weight_of(load(x + (r + k) * stride + c), subtracted);
           if constexpr (keep) store(weight, y + (r + k) * out_stride + c);
           sums.add(weight);
         }
@@ -354,6 +386,16 @@ struct Kernel {
       if (keeps) weigh_columns<true>(x, in_stride, rows, n, totals, y, out_stride);
       else weigh_columns<false>(x + r * in_stride, in_stride, count, n, totals, nullptr, 0);
     }
+    if constexpr (F::reduces) {
+      for (Index c = 0; c < n; ++c) y[c] = F::of(totals.max[c], totals.sums[c], totals.losts[S::planes == 2 ? c : 0]);
+    } else {
+      finish_columns(x, in_stride, rows, n, totals, keeps, y, out_stride);
+    }
+  }
+  /// Computes the results from the totals and the elements or, if `keeps` is true, from the weights
+  /// in y.
+  static STAVE_INLINE void finish_columns(const T* x, Index in_stride, Index rows, Index n, const Totals& totals,
+                                          bool keeps, T* y, Index out_stride) {
     alignas(64) T first[softmax_columns], second[softmax_columns];
     for (Index c = 0; c < n; ++c) {
       const F f = F::made_of(totals.sums[c], S::planes == 2 ? totals.losts[c] : 0);
@@ -369,7 +411,7 @@ struct Kernel {
       });
   }
 
-  static constexpr Softmax kernels() { return {rows, columns, fold, merge, finish}; }
+  static constexpr Softmax kernels() { return {F::reduces, rows, columns, fold, merge, finish}; }
 };
 
 // ---- gradients ----------------------------------------------------------------------------------
@@ -416,7 +458,7 @@ struct Gradients {
   /// other cotangents.
   static void log_softmax_row(const T* x, const T* ct, Index n, T* to) {
     const T max = Kernel<OfLogarithms, T>::max_of(x, n);
-    const V subtracted(subtracted_for(max));
+    const V subtracted(finite_or_zero(max));
     map(x, ct, n, to, [&](V a, V) { return exp(a - subtracted); });
     const auto first = [](V a, V) { return a; };
     const double weights = sum_of(to, to, n, first), total = sum_of(ct, ct, n, first);
@@ -460,6 +502,7 @@ void fill_gradients(stave_cpu::Kernels& table, Dtype dtype) {
 void fill_softmax(stave_cpu::Kernels& table) {
   fill<OfWeights>(table.softmax[OpId::softmax]);
   fill<OfLogarithms>(table.softmax[OpId::log_softmax]);
+  fill<OfLogSum>(table.softmax[OpId::logsumexp]);
   fill_gradients<float>(table, Dtype::float32);
   fill_gradients<double>(table, Dtype::float64);
 }

@@ -1,4 +1,4 @@
-// Kernels of softmax and log_softmax.
+// Kernels of softmax, log_softmax and logsumexp.
 #include <stave/backends/cuda/kernels/softmax_kernels.h>
 #include <stave/backends/cuda/kernels/softmax.cuh>
 

@@ -1,12 +1,13 @@
-// The kernel of softmax and log_softmax, as a body that runs on the device and on
+// The kernel of softmax, log_softmax and logsumexp, as a body that runs on the device and on
 // the host (see softmax_plan.h).
 //
 // The accuracy is that of the CPU backend. The weight exp(x - max) is computed in T. Weights of
 // float32 are summed in double, and weights of float64 with the accumulated rounding errors. The
 // logarithm of a sum is computed as log1p(sum - 1). sum - 1 is summed separately, because it alone
 // determines the result if the sum is near 1. If all elements are -inf, 0 is subtracted instead of
-// the maximum, so that the sum of a part is 0 and not NaN. E is the type of an element in memory
-// and T the type of the arithmetic, which is float32 for float16 and bfloat16.
+// the maximum, so that the sum of a part is 0 and not NaN. In logsumexp, elements that equal the
+// maximum have weight 1, so that the result is infinite if the maximum is. E is the type of an
+// element in memory and T the type of the arithmetic, which is float32 for float16 and bfloat16.
 #pragma once
 
 #include <stave/backends/cuda/softmax_plan.h>
@@ -69,9 +70,16 @@ template <class T>
 STAVE_BOTH T subtracted_for(T max) {
   return max == lowest_of_all<T>() ? T(0) : max;
 }
+/// Returns exp(x - max).
+template <class T>
+STAVE_BOTH T weight_of(T x, T max, bool reduces) {
+  if (reduces) return x == max ? T(1) : exponential(x - max);
+  return exponential(x - subtracted_for(max));
+}
 /// Returns the factor that turns a sum of exp(x - from) into one of exp(x - max).
 template <class T>
 STAVE_BOTH double rescaling(T from, T max) {
+  if (from == max) return 1;
   return exponential(static_cast<double>(from) - static_cast<double>(subtracted_for(max)));
 }
 
@@ -176,7 +184,7 @@ STAVE_BOTH T largest_of(const T (&x)[softmax_loads]) {
 /// Computes the total of a thread's elements in one pass. During the pass the sum is that of
 /// exp(x - max) for the maximum so far.
 template <class E>
-STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& lane) {
+STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& lane, bool reduces) {
   using T = stave::Computed<E>;
   SoftmaxTotal<T> total{lowest_of_all<T>(), WeightSum<T>::none()};
   lane.read([&](const T(&x)[softmax_loads], unsigned) {
@@ -184,7 +192,7 @@ STAVE_BOTH SoftmaxTotal<stave::Computed<E>> online_total(const SoftmaxLane<E>& l
     if (max > total.max) total.sum = total.sum.times(rescaling(total.max, max));
     total.max = max;
     STAVE_UNROLL(softmax_loads)
-    for (unsigned k = 0; k < softmax_loads; ++k) total.sum.add(exponential(x[k] - subtracted_for(max)));
+    for (unsigned k = 0; k < softmax_loads; ++k) total.sum.add(weight_of(x[k], max, reduces));
   });
   return total;
 }
@@ -225,7 +233,7 @@ struct SoftmaxTile {
         if (stage == SoftmaxStage::finish) {
           for_partials(t, [&](const SoftmaxTotal<T>& of) { total.max = larger_of(of.max, total.max); });
         } else if (!resident()) {
-          total = online_total(lane(t));
+          total = online_total(lane(t), args.reduces);
         } else {
           lane(t).read([&](const T(&x)[softmax_loads], unsigned number) {
             STAVE_UNROLL(softmax_loads)
@@ -246,7 +254,7 @@ struct SoftmaxTile {
   STAVE_BOTH void find_sums() const {
     block.for_threads([&](unsigned t) {
       if (row(t) >= args.row_count) return;
-      const T max = shared.max[lanes.first(t)], subtracted = subtracted_for(max);
+      const T max = shared.max[lanes.first(t)];
       WeightSum<T> sum = WeightSum<T>::none();
       if (stage == SoftmaxStage::finish) {
         for_partials(t, [&](const SoftmaxTotal<T>& of) { sum.add(of.sum.times(rescaling(of.max, max))); });
@@ -257,7 +265,7 @@ struct SoftmaxTile {
         STAVE_UNROLL(softmax_loads)
         for (unsigned k = 0; k < count; ++k) {
           T& kept = shared.kept[k * block_threads + t];
-          const T weight = exponential(kept - subtracted);
+          const T weight = weight_of(kept, max, args.reduces);
           if (!args.logarithm) kept = weight;
           sum.add(weight);
         }
@@ -278,7 +286,10 @@ struct SoftmaxTile {
       }
       const SoftmaxFinisher<T> result(max, sum, args.logarithm);
       const SoftmaxLane<E> to = lane(t);
-      if (resident()) {
+      if (args.reduces) {
+        if (lanes.lane(t) == 0 && part == 0)
+          *to.out = element_of<E>(static_cast<T>(static_cast<double>(max) + log1p(Lane<double>(sum.rest())).value));
+      } else if (resident()) {
         const unsigned count = to.count();
         STAVE_UNROLL(softmax_loads)
         for (unsigned k = 0; k < count; ++k) to.write(k, result.finished(shared.kept[k * block_threads + t]));
