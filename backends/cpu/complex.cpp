@@ -132,13 +132,12 @@ struct Products {
       for (Index c = 0; c < n; ++c)
         fold(static_cast<const C*>(in) + r * stride + c, 1, static_cast<Sum*>(accumulator)[c]);
   }
-  static void merge(void* accumulator, const void* other, Index n) {
+  static void merge(void* accumulator, Index, const void* other, Index, Index n) {
     for (Index c = 0; c < n; ++c) {
       Sum& product = static_cast<Sum*>(accumulator)[c];
       product = product * static_cast<const Sum*>(other)[c];
     }
   }
-  static void halve(void* accumulator, Index n) { merge(accumulator, static_cast<Sum*>(accumulator) + n / 2, n / 2); }
   static void finish(const void* accumulator, Index n, void* out) {
     for (Index c = 0; c < n; ++c) static_cast<C*>(out)[c] = C(static_cast<const Sum*>(accumulator)[c]);
   }
@@ -213,7 +212,7 @@ BlockKernel where_kernel(Dtype dtype) {
 Reduction complex_product(Dtype dtype) {
   return visit_parts(dtype, []<class T>(T) -> Reduction {
     using P = Products<T>;
-    return {1, sizeof(typename P::Sum), P::start, P::row, P::rows, P::columns, P::merge, P::halve, P::finish};
+    return {1, sizeof(typename P::Sum), P::start, P::row, P::rows, P::columns, P::merge, P::finish};
   });
 }
 

@@ -136,8 +136,9 @@ class Columns {
                });
     for (std::size_t k = 0; k < plan_.folds.size(); ++k) {
       const Reduction& kernels = plan_.folds[k].kernels;
-      for (Index width = wide; width > n; width /= 2) kernels.halve(joined[k], width);
-      kernels.merge(accumulators[k], joined[k], n);
+      for (Index half = wide / 2; half >= n; half /= 2)
+        kernels.merge(joined[k], wide, joined[k] + half * kernels.plane_bytes, wide, half);
+      kernels.merge(accumulators[k], n, joined[k], wide, n);
     }
   }
 

@@ -74,7 +74,7 @@ class Accumulators {
     for (std::size_t k = 0; k < plan_.folds.size(); ++k) plan_.folds[k].kernels.start((*this)[k], n);
   }
   void merge(const Accumulators& other, Index n) const {
-    for (std::size_t k = 0; k < plan_.folds.size(); ++k) plan_.folds[k].kernels.merge((*this)[k], other[k], n);
+    for (std::size_t k = 0; k < plan_.folds.size(); ++k) plan_.folds[k].kernels.merge((*this)[k], n, other[k], n, n);
   }
 
  private:

@@ -39,11 +39,9 @@ struct Reduction {
   void (*rows)(const void* in, Index rows, Index stride, Index n, void* accumulator);
   /// Reduces rows into n columns: accumulator[c] += in[r * stride + c], for r < rows and c < n.
   void (*columns)(const void* in, Index rows, Index stride, Index n, void* accumulator);
-  /// Merges another accumulator into this one: accumulator[c] += other[c].
-  void (*merge)(void* accumulator, const void* other, Index n);
-  /// Merges the second half of n columns, which are an even number, into the first half, so that
-  /// the accumulator has n / 2 columns.
-  void (*halve)(void* accumulator, Index n);
+  /// Merges n columns of another accumulator into n columns of this one:
+  /// accumulator[c] += other[c]. The accumulators have `width` and `other_width` columns.
+  void (*merge)(void* accumulator, Index width, const void* other, Index other_width, Index n);
   /// Writes the results of n columns to `out`, as elements of the dtype.
   void (*finish)(const void* accumulator, Index n, void* out);
 };

@@ -223,11 +223,10 @@ struct Plain {
     for (; r < rows; ++r) add_rows<1>(x + r * stride, stride, n, sums);
   }
 
-  static void merge(void* accumulator, const void* other, Index n) {
+  static void merge(void* accumulator, Index, const void* other, Index, Index n) {
     A* sums = static_cast<A*>(accumulator);
     for (Index c = 0; c < n; ++c) sums[c] = C::both(sums[c], static_cast<const A*>(other)[c]);
   }
-  static void halve(void* accumulator, Index n) { merge(accumulator, static_cast<A*>(accumulator) + n / 2, n / 2); }
   static void finish(const void* accumulator, Index n, void* out) {
     for (Index c = 0; c < n; ++c) static_cast<T*>(out)[c] = static_cast<T>(static_cast<const A*>(accumulator)[c]);
   }
@@ -244,8 +243,6 @@ struct Compensated {
     if constexpr (std::is_same_v<X, V>) return V::load(x);
     else return *x;
   }
-  static STAVE_INLINE void put(double* x, V value) { value.store(x); }
-  static STAVE_INLINE void put(double* x, double value) { *x = value; }
   template <class X = V>
   static STAVE_INLINE X tree(const double* x, Index stride) {
     X pairs[4];
@@ -299,29 +296,13 @@ struct Compensated {
     }
   }
 
-  static void merge(void* accumulator, const void* other, Index n) {
-    double *sums = static_cast<double*>(accumulator), *lost = sums + n;
-    const double* more = static_cast<const double*>(other);
+  static void merge(void* accumulator, Index width, const void* other, Index other_width, Index n) {
+    double *sums = static_cast<double*>(accumulator), *lost = sums + width;
+    const double *more = static_cast<const double*>(other), *more_lost = more + other_width;
     for (Index c = 0; c < n; ++c) {
       add_exactly(sums[c], lost[c], more[c]);
-      lost[c] += more[n + c];
+      lost[c] += more_lost[c];
     }
-  }
-  /// Halves columns c and those after it in a vector or, if X is double, column c. The errors move
-  /// to where their sums were.
-  template <class X>
-  static STAVE_INLINE void halve_at(double* sums, Index n, Index c) {
-    const Index half = n / 2;
-    X sum = at<X>(sums + c), lost = at<X>(sums + n + c) + at<X>(sums + n + half + c);
-    add_exactly(sum, lost, at<X>(sums + half + c));
-    put(sums + c, sum);
-    put(sums + half + c, lost);
-  }
-  static void halve(void* accumulator, Index n) {
-    double* sums = static_cast<double*>(accumulator);
-    Index c = 0;
-    for (; c + V::lanes <= n / 2; c += V::lanes) halve_at<V>(sums, n, c);
-    for (; c < n / 2; ++c) halve_at<double>(sums, n, c);
   }
   static void finish(const void* accumulator, Index n, void* out) {
     const double *sums = static_cast<const double*>(accumulator), *lost = sums + n;
@@ -370,7 +351,7 @@ struct Widened : Plain<C, float, A> {
 
 template <class R>
 Reduction reduction(int planes, std::size_t plane_bytes) {
-  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::halve, R::finish};
+  return {planes, static_cast<int>(plane_bytes), R::start, R::row, R::rows, R::columns, R::merge, R::finish};
 }
 /// Sets the kernels for elements of T with accumulators of A.
 template <class C, class T, class A>

@@ -180,6 +180,18 @@ struct OfLogSum {
   }
 };
 
+/// Adds the total of a later part of a row.
+static void merge(SoftmaxTotal* total, const SoftmaxTotal* next) {
+  const double max = larger(next->max, total->max);
+  const double before = total->max == max ? 1 : __builtin_exp(total->max - max);
+  const double after = next->max == max ? 1 : __builtin_exp(next->max - max);
+  total->max = max;
+  total->sum *= before;
+  total->lost *= before;
+  add_exactly(total->sum, total->lost, next->sum * after);
+  total->lost += next->lost * after;
+}
+
 template <template <class> class Of, class T>
 struct Kernel {
   using F = Of<T>;
@@ -246,11 +258,13 @@ struct Kernel {
     for (Index r = 0; r < rows; ++r) {
       const T* x = static_cast<const T*>(in) + r * in_stride;
       T* y = static_cast<T*>(out) + r * out_stride;
-      V rest(0);
-      const SoftmaxTotal total = weigh<F::keeps_weights>(x, n, x + in_stride, y, rest);
       if constexpr (F::reduces) {
+        SoftmaxTotal total;
+        fold(x, n, &total);
         *y = F::of(total.max, total.sum, total.lost);
       } else {
+        V rest(0);
+        const SoftmaxTotal total = weigh<F::keeps_weights>(x, n, x + in_stride, y, rest);
         const F f = F::made_of(total.sum, total.lost);
         const V subtracted(subtracted_for(static_cast<T>(total.max))), first(f.first), second(f.second);
         const T* from = F::keeps_weights ? y : x;
@@ -264,16 +278,6 @@ struct Kernel {
 
   // ---- pieces of a long row ---------------------------------------------------------------------
 
-  static void merge(SoftmaxTotal* total, const SoftmaxTotal* next) {
-    const double max = larger(next->max, total->max);
-    const double before = total->max == max ? 1 : __builtin_exp(total->max - max);
-    const double after = next->max == max ? 1 : __builtin_exp(next->max - max);
-    total->max = max;
-    total->sum *= before;
-    total->lost *= before;
-    add_exactly(total->sum, total->lost, next->sum * after);
-    total->lost += next->lost * after;
-  }
   static void fold(const void* in, Index n, SoftmaxTotal* total) {
     constexpr Index block = 2048;  // The L1 cache holds a block, which is read twice.
     const T* x = static_cast<const T*>(in);
