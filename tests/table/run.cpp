@@ -98,19 +98,28 @@ bool has(const Row& row, Dtype dtype) {
   return std::find(row.dtypes.begin(), row.dtypes.end(), dtype) != row.dtypes.end();
 }
 
+/// Returns true for a dtype whose kernels are instances of the same templates as those of another
+/// dtype, in which no less can overflow.
+bool is_like_another(Dtype dtype) {
+  return dtype == stave::uint32 || dtype == stave::uint64 || dtype == stave::bfloat16 || dtype == stave::complex64;
+}
+
 /// Returns true if a transform runs in this dtype. Values run in every dtype,
 /// because kernels differ by dtype; derivative rules seldom do.
 /// So pairs of transforms run in the dtype with the most exact central differences. Single
 /// transforms also run in the other floats, and in int32 and bool, which have no derivatives.
-/// Under a sanitizer, vjp and vmap in one dtype reach all memory that the other cells would reach:
-/// jvp rules perform the same operations, and pairs are made of the same rules.
+/// Under a sanitizer, values in dtypes of every size, and vjp and vmap in one dtype, reach all
+/// memory that the other cells would reach: jvp rules perform the same operations, and pairs are
+/// made of the same rules.
 bool is_run(const Row& row, Dtype dtype, Transform transform) {
   using enum Transform;
-  if (transform == value) return true;
-  if (transform >= compile && (STAVE_ASAN || STAVE_TSAN) && dtype != first_float(row)) return false;
-  if (transform == compile || transform == save) return true;
+  if (STAVE_ASAN || STAVE_TSAN) {
+    if (transform == value) return !is_like_another(dtype) || row.dtypes.size() == 1;
+    if (dtype != first_float(row)) return false;
+    if (transform < compile) return transform == vjp || transform == vmap;
+  }
+  if (transform == value || transform == compile || transform == save) return true;
   if (transform > compile) return is_float(dtype);
-  if (STAVE_ASAN || STAVE_TSAN) return (transform == vjp || transform == vmap) && dtype == first_float(row);
   if (dtype == (has(row, stave::float64) ? stave::float64 : row.dtypes.front())) return true;
   const bool alone = transform == jvp || transform == vjp || transform == vmap;
   return alone && (is_float(dtype) || dtype == stave::int32 || dtype == stave::bool_);

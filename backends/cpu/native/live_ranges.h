@@ -55,6 +55,8 @@ class LiveRanges {
   int mask_bytes(int value) const { return is_address(value) ? 0 : masks_[static_cast<std::size_t>(value)]; }
   const Access& access(int position) const { return accesses_[static_cast<std::size_t>(position)]; }
 
+  /// The position of the instruction that assigns a value, which is not an address.
+  int assigned_at(int value) const { return assigned_at_[static_cast<std::size_t>(value)]; }
   /// The positions where a value is read, ascending.
   std::span<const int> uses(int value) const { return row(uses_, first_use_, value); }
   /// The last position at which the value is needed. A value that a loop reads from outside is

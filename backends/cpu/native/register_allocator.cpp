@@ -98,9 +98,9 @@ void RegisterAllocator::begin(int position) {
 void RegisterAllocator::release(int value) {
   State& it = state(value);
   if (it.register_of >= 0) drop(it.register_of);
-  if (it.slot >= 0) released_slots_.push_back(it.slot);
+  if (it.slot >= 0 && !it.shares_slot) released_slots_.push_back(it.slot);
   it.slot = -1;
-  it.stored = false;
+  it.stored = it.shares_slot = false;
 }
 
 void RegisterAllocator::release_operands() {
@@ -134,6 +134,18 @@ int RegisterAllocator::next_use(int value) {
 // where its next value replaces it.
 bool RegisterAllocator::is_replaced(int value) { return state(value).carried_until >= 0 && next_use(value) == never; }
 
+// Returns true if the value can be stored where the loop's next step expects it, in the slot of the
+// carried value: the step computes it and no longer reads the carried value. (A later step of an
+// inner loop might read it, and the current instruction may read it after the store.)
+bool RegisterAllocator::can_share_slot(int value, int carried) {
+  const int loop = ranges_.loop_at(position_);
+  if (carried < 0 || loop < 0 || ranges_.loop_at(ranges_.assigned_at(value)) != loop) return false;
+  const State& it = state(carried);
+  return it.carried_until == ranges_.loops()[static_cast<std::size_t>(loop)].end && it.kept_at < 0 && it.slot >= 0 &&
+         bank_of(carried) == bank_of(value) && is_replaced(carried) &&
+         !std::ranges::binary_search(ranges_.uses(carried), position_);
+}
+
 Location RegisterAllocator::location(int value) const {
   const State& it = state(value);
   if (it.register_of >= 0) return in_register(it.register_of);
@@ -155,6 +167,10 @@ void RegisterAllocator::drop(int id) {
 int RegisterAllocator::slot_of(int value) {
   State& it = state(value);
   if (it.slot >= 0) return it.slot;
+  if (const int carried = ranges_.carried_from(value); can_share_slot(value, carried)) {
+    it.shares_slot = true;
+    return it.slot = state(carried).slot;
+  }
   if (free_slots_.empty()) return it.slot = slots_++;
   it.slot = free_slots_.back();
   free_slots_.pop_back();

@@ -96,11 +96,12 @@ class RegisterAllocator {
   static constexpr int never = 0x7fffffff;
   struct State {
     int register_of = -1, slot = -1;
-    bool stored = false;      // the slot has the value
-    int next_use = 0;         // an index in ranges_.uses()
-    int restored_at = never;  // the end of the innermost open loop that restores the register
-    int carried_until = -1;   // the end of the open loop that carries the value
-    int kept_at = -1;         // the register in which that loop carries the value
+    bool stored = false;       // the slot has the value
+    bool shares_slot = false;  // the slot is that of the carried value which this one replaces
+    int next_use = 0;          // an index in ranges_.uses()
+    int restored_at = never;   // the end of the innermost open loop that restores the register
+    int carried_until = -1;    // the end of the open loop that carries the value
+    int kept_at = -1;          // the register in which that loop carries the value
   };
   struct OpenLoop {
     int values[registers];
@@ -115,6 +116,7 @@ class RegisterAllocator {
   bool can_be_read_again(int value) const { return ranges_.is_address(value) || ranges_.number(value); }
   int next_use(int value);
   bool is_replaced(int value);
+  bool can_share_slot(int value, int carried);
   int take(RegisterSet bank, int preferred = -1);
   void hold(int value, int id);
   void drop(int id);

@@ -1,5 +1,8 @@
 // Native code whose slots, constants, elements or branches are too far away for one instruction of
 // some processor.
+#include <numeric>
+#include <random>
+
 #include "native.h"
 
 namespace native {
@@ -41,6 +44,39 @@ TEST_P(NativeFar, ManyCarriedValues) {
       });
       expect_same(std::to_string(n) + " carried " + name_of(dtype), code, {astype(ramp(n) * 100, dtype)});
     }
+}
+
+// A value may be stored where the next step reads it, but not before the last instruction of the
+// step that reads the value there.
+TEST_P(NativeFar, CarriedValuesThatAreReadLate) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto n = static_cast<std::size_t>(8 + random() % 40);
+    std::vector<std::size_t> order(n);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const Index size = static_cast<Index>(n);
+    const Lowered code =
+        stave_test::code_with({{float64, {size}}}, {{float64, {size}}}, [&](Lowered&, LoweredBuilder& b) {
+          std::vector<int> initial, carried, next;
+          for (std::size_t k = 0; k < n; ++k) initial.push_back(b.load(0, -1, static_cast<Index>(k)));
+          for (const int value : initial) carried.push_back(b.carried(value));
+          b.begin_loop(3);
+          const int half = b.number(0.5, float64);
+          for (std::size_t k = 0; k < n; ++k)
+            next.push_back(
+                b.add(ScalarOp::multiply, half, b.add(ScalarOp::add, carried[k], carried[random() % (k + 1)])));
+          std::shuffle(order.begin(), order.end(), random);
+          int sum = half;
+          for (const std::size_t k : order)
+            sum = b.add(ScalarOp::add, b.add(ScalarOp::multiply, sum, half),
+                        random() % 2 ? b.add(ScalarOp::subtract, next[k], carried[k]) : carried[k]);
+          next[0] = sum;
+          for (std::size_t k = 0; k < n; ++k) b.next(carried[k], next[k]);
+          b.end_loop();
+          for (std::size_t k = 0; k < n; ++k) b.store(1, -1, static_cast<Index>(k), carried[k]);
+        });
+    expect_same("trial " + std::to_string(trial), code, {ramp(size) * 100});
+  }
 }
 
 TEST_P(NativeFar, LongLoops) {
