@@ -16,15 +16,17 @@ void run_softmax(const Launch& launch, OpId op, int axis, const View& in, const 
                                           stave::all_ops()[static_cast<std::size_t>(op)]->name, in.dtype);
   for (const stave::Index length : out.shape)
     if (length == 0) return;
-  if (reads_lines(in)) return launcher(launch, SoftmaxPlan(op, axis, in, out));
-  // Neighbouring threads would not read neighbouring elements of the input, so it is first copied,
-  // to the output if it has the same shape.
-  const bool reduces = op == OpId::logsumexp;
-  const stave::Strides strides = stave::contiguous_strides(stave::Shape(in.shape));
-  const auto bytes = static_cast<std::size_t>(stave::Shape(in.shape).elements()) * stave::size_of(in.dtype);
-  const View copy = reduces ? View{launch.scratch.allocate(bytes), in.dtype, in.shape, strides} : out;
-  run_copy(launch, in, copy);
-  launcher(launch, SoftmaxPlan(op, axis, copy, out));
+  if (op == OpId::logsumexp) {
+    View from = in;
+    stave::Strides dense;
+    lay_out(launch, from, dense);
+    return launcher(launch, SoftmaxPlan(op, axis, from, out));
+  }
+  // If neighbouring threads would not read neighbouring elements of the input, the input is first
+  // copied to the output, and softmax is computed there in place.
+  const bool laid_out = !reads_lines(in);
+  if (laid_out) run_copy(launch, in, out);
+  launcher(launch, SoftmaxPlan(op, axis, laid_out ? out : in, out));
 }
 
 }  // namespace stave_cuda

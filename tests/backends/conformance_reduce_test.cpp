@@ -73,34 +73,21 @@ void check_reductions(const Shape& shape, Lay lay) {
     }
   }
 }
+template <class... T>
+void check_reductions_in_every_layout(const Shape& shape) {
+  for (Lay lay : lays) (check_reductions<T>(shape, lay), ...);
+}
 TEST_P(Reductions, ReductionsOverEverySubsetOfAxes) {
   for (const Shape& shape :
        {Shape{3, 5, 4, 7}, Shape{17, 1, 33, 3}, Shape{2, 20, 3, 70}, Shape{600, 3}, Shape{3, 600}, Shape{1}})
-    for (Lay lay : lays) {
-      check_reductions<float>(shape, lay);
-      check_reductions<double>(shape, lay);
-      check_reductions<std::int32_t>(shape, lay);
-      check_reductions<std::int64_t>(shape, lay);
-      check_reductions<std::uint32_t>(shape, lay);
-      check_reductions<std::uint8_t>(shape, lay);
-      check_reductions<std::int16_t>(shape, lay);
-      check_reductions<std::uint64_t>(shape, lay);
-      check_reductions<Float16>(shape, lay);
-      check_reductions<BFloat16>(shape, lay);
-    }
+    check_reductions_in_every_layout<float, double, std::int32_t, std::int64_t, std::uint32_t, std::uint8_t,
+                                     std::int16_t, std::uint64_t, Float16, BFloat16>(shape);
 }
 // Kernels treat several short rows as a long one, and rows may be left over.
 TEST_P(Reductions, ManyShortRows) {
   for (const Shape& shape : {Shape{3, 1000, 2}, Shape{2, 301, 3}, Shape{4, 131, 2, 1}, Shape{113, 5}, Shape{90, 17},
                              Shape{300, 12}, Shape{128, 2}, Shape{2, 140, 64}})
-    for (Lay lay : lays) {
-      check_reductions<float>(shape, lay);
-      check_reductions<double>(shape, lay);
-      check_reductions<std::int32_t>(shape, lay);
-      check_reductions<std::int64_t>(shape, lay);
-      check_reductions<std::uint8_t>(shape, lay);
-      check_reductions<Float16>(shape, lay);
-    }
+    check_reductions_in_every_layout<float, double, std::int32_t, std::int64_t, std::uint8_t, Float16>(shape);
 }
 template <class T>
 void check_products_of_short_rows(std::vector<T> factors) {

@@ -31,43 +31,34 @@ W expected_sum(const std::vector<W>& x) {
   return max + std::log1p(rest);
 }
 
+template <class T>
+constexpr Wider<T> ulp = std::numeric_limits<T>::epsilon();
+constexpr double doubles = std::numeric_limits<double>::epsilon();
+// CUDA documents an error of up to 2 ulps for its exponentials (see
+// conformance_function_test.cpp).
+int rounding() { return on_cuda() ? 8 : 4; }
+
 /// Rounding occurs in x - max, which makes its exponential wrong by |x - max| / 2 ulp, in the
 /// exponential, and in the result. The logarithm for the largest element is the sum of the other
 /// elements' weights, which have the same error. A sum is off by an ulp of double.
 template <class T>
-void expect_close(T got, Wider<T> exact, bool logarithm) {
-  if (std::isnan(exact)) {
-    ASSERT_TRUE(std::isnan(got)) << got;
-  } else if (std::isinf(exact)) {
-    ASSERT_EQ(got, static_cast<T>(exact));
-  } else {
-    const Wider<T> ulp = std::numeric_limits<T>::epsilon(), doubles = std::numeric_limits<double>::epsilon();
-    const Wider<T> least = std::numeric_limits<T>::denorm_min(), size = std::abs(exact) + least;
-    // CUDA documents an error of up to 2 ulps for its exponentials (see
-    // conformance_function_test.cpp).
-    const Wider<T> rounding = on_cuda() ? 8 : 4;
-    const Wider<T> tolerance =
-        (rounding + std::abs(std::log(size)) / 2) * ulp * size + (logarithm ? 2 * doubles : least);
-    ASSERT_LE(std::abs(static_cast<Wider<T>>(got) - exact), tolerance) << got << " for " << exact;
-  }
+Wider<T> tolerance_of(Wider<T> exact, bool logarithm) {
+  const Wider<T> least = std::numeric_limits<T>::denorm_min(), size = std::abs(exact) + least;
+  return (rounding() + std::abs(std::log(size)) / 2) * ulp<T> * size + (logarithm ? 2 * doubles : least);
+}
+/// The sum of a row is rounded once more, when its largest element is added to the logarithm.
+template <class T>
+Wider<T> tolerance_of_sum(Wider<T> exact, Wider<T> largest) {
+  const Wider<T> logarithm = exact - largest;
+  return ulp<T> * std::abs(exact) + rounding() * ulp<T> * logarithm + 4 * doubles * std::min<Wider<T>>(1, logarithm) +
+         std::numeric_limits<T>::denorm_min();
 }
 
-/// The elements are rounded once more, when their largest one is added.
 template <class T>
-void expect_close_sum(T got, const std::vector<Wider<T>>& row) {
-  const Wider<T> exact = expected_sum(row);
-  if (std::isnan(exact)) {
-    ASSERT_TRUE(std::isnan(got)) << got;
-  } else if (std::isinf(exact)) {
-    ASSERT_EQ(got, static_cast<T>(exact));
-  } else {
-    const Wider<T> ulp = std::numeric_limits<T>::epsilon(), doubles = std::numeric_limits<double>::epsilon();
-    const Wider<T> logarithm = exact - *std::max_element(row.begin(), row.end());
-    ASSERT_LE(std::abs(static_cast<Wider<T>>(got) - exact),
-              ulp * std::abs(exact) + (on_cuda() ? 8 : 4) * ulp * logarithm +
-                  4 * doubles * std::min<Wider<T>>(1, logarithm) + std::numeric_limits<T>::denorm_min())
-        << got << " for " << exact;
-  }
+void expect_close(T got, Wider<T> exact, Wider<T> tolerance) {
+  if (std::isnan(exact)) ASSERT_TRUE(std::isnan(got)) << got;
+  else if (std::isinf(exact)) ASSERT_EQ(got, static_cast<T>(exact));
+  else ASSERT_LE(std::abs(static_cast<Wider<T>>(got) - exact), tolerance) << got << " for " << exact;
 }
 
 template <class T>
@@ -81,16 +72,19 @@ void check(Array<T>& x, int axis) {
   Shape reduced = x.shape;
   reduced[along] = 1;
   const std::vector<T> sums = run<T>(OpId::logsumexp, &attributes, {x.view()}, reduced);
-  for (bool logarithm : {false, true}) {
-    const std::vector<T> got = run<T>(logarithm ? OpId::log_softmax : OpId::softmax, &attributes, {x.view()}, x.shape);
-    for (Index row = 0; row < x.shape.elements() / n; ++row) {
-      const auto place = [&](Index i) { return static_cast<std::size_t>((row / inner * n + i) * inner + row % inner); };
-      std::vector<Wider<T>> elements;
-      for (Index i = 0; i < n; ++i) elements.push_back(static_cast<Wider<T>>(values[place(i)]));
-      if (logarithm) expect_close_sum(sums[static_cast<std::size_t>(row)], elements);
+  const std::vector<T> got[] = {run<T>(OpId::softmax, &attributes, {x.view()}, x.shape),
+                                run<T>(OpId::log_softmax, &attributes, {x.view()}, x.shape)};
+  for (Index row = 0; row < x.shape.elements() / n; ++row) {
+    const auto place = [&](Index i) { return static_cast<std::size_t>((row / inner * n + i) * inner + row % inner); };
+    std::vector<Wider<T>> elements;
+    for (Index i = 0; i < n; ++i) elements.push_back(static_cast<Wider<T>>(values[place(i)]));
+    const Wider<T> sum = expected_sum(elements), largest = *std::max_element(elements.begin(), elements.end());
+    expect_close<T>(sums[static_cast<std::size_t>(row)], sum, tolerance_of_sum<T>(sum, largest));
+    for (bool logarithm : {false, true}) {
       const std::vector<Wider<T>> exact = expected(elements, logarithm);
       for (Index i = 0; i < n; ++i) {
-        expect_close(got[place(i)], exact[static_cast<std::size_t>(i)], logarithm);
+        const Wider<T> y = exact[static_cast<std::size_t>(i)];
+        expect_close<T>(got[logarithm][place(i)], y, tolerance_of<T>(y, logarithm));
         if (testing::Test::HasFatalFailure())
           FAIL() << x.shape.str() << " strides " << x.strides.str() << " axis " << axis << " row " << row << " element "
                  << i << (logarithm ? " log" : "");

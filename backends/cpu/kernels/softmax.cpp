@@ -44,7 +44,7 @@ STAVE_INLINE X larger(X x, X max) {
   return select(x > max, x, max);
 }
 template <class X>
-STAVE_INLINE X finite_or_zero(X max) {
+STAVE_INLINE X subtracted_for(X max) {
   return select(max == X(-__builtin_inf()), X(0), max);
 }
 
@@ -202,7 +202,7 @@ struct Kernel {
   template <class X>
   static STAVE_INLINE X subtracted_for(X max) {
     if constexpr (F::reduces) return max;
-    else return finite_or_zero(max);
+    else return STAVE_KERNELS::subtracted_for(max);
   }
   static STAVE_INLINE V weight_of(V x, V subtracted) {
     const V weight = exp(x - subtracted);
@@ -462,7 +462,7 @@ struct Gradients {
   /// other cotangents.
   static void log_softmax_row(const T* x, const T* ct, Index n, T* to) {
     const T max = Kernel<OfLogarithms, T>::max_of(x, n);
-    const V subtracted(finite_or_zero(max));
+    const V subtracted(subtracted_for(max));
     map(x, ct, n, to, [&](V a, V) { return exp(a - subtracted); });
     const auto first = [](V a, V) { return a; };
     const double weights = sum_of(to, to, n, first), total = sum_of(ct, ct, n, first);

@@ -284,12 +284,14 @@ struct SoftmaxTile {
         if (lanes.lane(t) == 0) partials(t)[part * args.row_count] = {max, sum};
         return;
       }
-      const SoftmaxFinisher<T> result(max, sum, args.logarithm);
       const SoftmaxLane<E> to = lane(t);
       if (args.reduces) {
         if (lanes.lane(t) == 0 && part == 0)
           *to.out = element_of<E>(static_cast<T>(static_cast<double>(max) + log1p(Lane<double>(sum.rest())).value));
-      } else if (resident()) {
+        return;
+      }
+      const SoftmaxFinisher<T> result(max, sum, args.logarithm);
+      if (resident()) {
         const unsigned count = to.count();
         STAVE_UNROLL(softmax_loads)
         for (unsigned k = 0; k < count; ++k) to.write(k, result.finished(shared.kept[k * block_threads + t]));

@@ -1,5 +1,5 @@
-// Tests softmax, log_softmax and logsumexp: plans, and the body of the kernel executed on the host, against the definition
-// in long double and against the CPU backend.
+// Tests softmax, log_softmax and logsumexp: plans, and the body of the kernel executed on the host,
+// against the definition in long double and against the CPU backend.
 #include <gtest/gtest.h>
 
 #include <cmath>
